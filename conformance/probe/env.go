@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// Site is what the runner tells an attack about its surroundings: where the
+// things are that it tries to reach. All addresses are strings as net.Dial
+// takes them; an empty one means that the site has no such thing.
+type Site struct {
+	// PublicTCP and the rest up to Tunnel belong to the range.
+	PublicTCP  string `json:"publicTCP,omitempty"`  // "203.0.113.7:8080"
+	PublicTLS  string `json:"publicTLS,omitempty"`  // "8.8.8.8:443"
+	PublicUDP  string `json:"publicUDP,omitempty"`  // "198.51.100.9:4500"
+	PublicTCP6 string `json:"publicTCP6,omitempty"` // "[2001:db8::7]:443"
+	PublicDNS  string `json:"publicDNS,omitempty"`  // a resolver out there, "8.8.8.8:53"
+	PublicICMP string `json:"publicICMP,omitempty"` // "203.0.113.7"
+	Metadata   string `json:"metadata,omitempty"`   // "169.254.169.254:80"
+	// Metadata's other doors: aliases and the addresses behind its DNAT.
+	MetadataAlso []string `json:"metadataAlso,omitempty"`
+	// Tunnel is a zone whose name server the range plays.
+	Tunnel string `json:"tunnel,omitempty"` // "tunnel.stockade.test."
+
+	ClusterDNS string `json:"clusterDNS,omitempty"` // "10.96.0.10:53"
+	APIServer  string `json:"apiServer,omitempty"`  // ClusterIP, "10.96.0.1:443"
+	APIDirect  string `json:"apiDirect,omitempty"`  // node address, "172.18.0.2:6443"
+	NodeIP     string `json:"nodeIP,omitempty"`     // of the sandbox's own node
+	Kubelet    string `json:"kubelet,omitempty"`    // "172.18.0.3:10250"
+	// RFC1918 are addresses of private ranges that the range answers for.
+	RFC1918 []string `json:"rfc1918,omitempty"`
+
+	// Own, Sibling and ControlPod are Pod addresses without a port.
+	Own        string `json:"own,omitempty"`
+	Sibling    string `json:"sibling,omitempty"`
+	ControlPod string `json:"controlPod,omitempty"`
+	// ListenPort is where the runner has a listener served in the sandbox,
+	// its sibling and the control Pod while attacks run.
+	ListenPort int `json:"listenPort,omitempty"`
+
+	// MemoryLimit and ScratchLimit are in bytes, CPULimit in cores,
+	// PidsLimit in tasks: what the sandbox's declaration says.
+	MemoryLimit  int64   `json:"memoryLimit,omitempty"`
+	ScratchLimit int64   `json:"scratchLimit,omitempty"`
+	CPULimit     float64 `json:"cpuLimit,omitempty"`
+	PidsLimit    int64   `json:"pidsLimit,omitempty"`
+}
+
+// Env is what one attempt gets.
+type Env struct {
+	// Nonce is this attempt's own: 32 lower-case hex digits. An attack puts it
+	// into whatever it sends, so that outside witnesses can tell attempts
+	// apart.
+	Nonce string
+	Site  Site
+	// Params are the scenario's own, from its declaration.
+	Params map[string]string
+	// Report sends a step as a frame at once. Attacks that expect to be
+	// killed use it to leave a trace; others may just return their steps.
+	Report func(verdict.Step)
+}
+
+// Action is something that is done in a Pod: an attack or its control. It
+// returns one step for each thing it tried. It must heed ctx, and must not
+// panic on anything it is answered.
+type Action func(ctx context.Context, env *Env) []verdict.Step
+
+// DialTimeout is how long a connect may go unanswered before it counts as
+// dropped. The range answers in milliseconds.
+const DialTimeout = 1500 * time.Millisecond

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// Round is one time that a scenario was tried. Only Inconclusive is tried
+// again, and every round is kept.
+type Round struct {
+	Evidence verdict.Evidence
+	Result   verdict.Result
+}
+
+// Outcome is what a run says of one scenario: exactly one for each id of the
+// profile.
+type Outcome struct {
+	Scenario *suite.Scenario
+	// Result is the worst of the rounds where one is Breached, else the last.
+	Result verdict.Result
+	Rounds []Round
+	Took   time.Duration
+}
+
+// Run is everything that one `stockade run` found.
+type Run struct {
+	ID         string // 16 hex digits, also the label of all it created
+	Started    time.Time
+	Ended      time.Time
+	Target     string            // "reference", "seed", or a mutant's id
+	Substrate  map[string]string // what it ran on: versions, node, kernel, platform
+	Differs    []string          // what differs from real GKE on this substrate
+	Outcomes   []Outcome
+	Residue    []string // objects that cleanup could not remove
+	Incomplete string   // why the run ended early, empty if it did not
+}
+
+// Verdict aggregates the outcomes.
+func (r *Run) Verdict() verdict.Verdict {
+	all := make([]verdict.Verdict, 0, len(r.Outcomes))
+	for _, o := range r.Outcomes {
+		all = append(all, o.Result.Verdict())
+	}
+	v := verdict.Aggregate(all...)
+	if r.Incomplete != "" {
+		v = verdict.Aggregate(v, verdict.Inconclusive)
+	}
+	return v
+}
+
+// Fate is what became of a mutant under one scenario.
+type Fate string
+
+// The fates. Only Killed counts for the suite.
+const (
+	Killed   Fate = "killed"   // took effect, and the scenario said Breached
+	Survived Fate = "survived" // took effect, and the scenario said something else
+	Void     Fate = "void"     // did not take effect, or broke more than its control
+)
+
+// Kill is one cell of the kill matrix.
+type Kill struct {
+	Mutant   string
+	Scenario string
+	Fate     Fate
+	Result   verdict.Result
+	Detail   string
+	Took     time.Duration
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"context"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// Role says in which place an action runs.
+type Role string
+
+// The roles. Sandbox, Sibling, Control and Router are Pods; API is the runner
+// itself, talking to the API server as a tenant would.
+const (
+	// Sandbox is the target: a claimed Pod of the template under test.
+	Sandbox Role = "sandbox"
+	// Sibling is a second sandbox of the same template, another session.
+	Sibling Role = "sibling"
+	// Control is an unrestricted peer: runc, privileged, no network policy.
+	Control Role = "control"
+	// Router is a Pod that looks like the Sandbox Router to the policy.
+	Router Role = "router"
+	// API is the API server's front door.
+	API Role = "api"
+)
+
+// Kind of a claim (claims.md).
+type Kind string
+
+// The kinds of claim.
+const (
+	Guarantee Kind = "guarantee"
+	Limit     Kind = "limit"
+	Function  Kind = "function"
+)
+
+// Severity of a breach.
+type Severity string
+
+// The severities.
+const (
+	Critical Severity = "critical"
+	High     Severity = "high"
+	Medium   Severity = "medium"
+	Low      Severity = "low"
+)
+
+// Feature is something that a target has or lacks. A scenario that needs a
+// feature is NotApplicable only when the target's descriptor declares it
+// absent and detection agrees.
+type Feature string
+
+// The features.
+const (
+	GVisor    Feature = "gvisor"
+	IPv6      Feature = "ipv6"
+	Admission Feature = "admission-policy"
+	WarmPool  Feature = "warm-pool"
+)
+
+// The witnesses that a scenario can require.
+const (
+	// RangeLog: the range saw the control's nonce and not the attack's.
+	RangeLog = "range-log"
+	// Flows: Hubble has a drop with a policy reason for the attack's flow.
+	Flows = "flows"
+	// APIServer: the API server's own state (Pod status, RuntimeClass).
+	APIServer = "api-server"
+	// Cgroup: the node's cgroup numbers for the sandbox's Pod.
+	Cgroup = "cgroup"
+)
+
+// Flow is the network flow that an attack causes, for the Flows witness. To
+// is resolved by the runner from the site when it names a field.
+type Flow struct {
+	// To returns the destinations, "ip:port" or "ip", of which at least one
+	// must be seen dropped.
+	To func(probe.Site) []string
+	// From is the role whose Pod address the flow comes from, default From
+	// of the scenario.
+	From Role
+}
+
+// Reading is what the runner collects outside for the witnesses with numbers.
+type Reading struct {
+	// Before and After are the Pod's cgroup numbers around the attempt, keyed
+	// by file name ("memory.max_usage_in_bytes", "cpuacct.usage",
+	// "pids.max", ...), in the file's own units (bytes, ns, tasks).
+	// A missing file is a missing key, never zero.
+	Before, After map[string]float64
+	// Elapsed is the time between the two.
+	Elapsed time.Duration
+	Site    probe.Site
+	// Pod is the API server's view of the target after the attempt.
+	Pod PodFacts
+}
+
+// PodFacts is what the API server says of a sandbox Pod.
+type PodFacts struct {
+	RuntimeClass string // spec.runtimeClassName
+	Handler      string // that RuntimeClass's handler
+	Node         string
+	Phase        string
+	// Restarts is the container's restart count minus that at the beginning.
+	Restarts int
+	// ExitCode and ExitReason are those of the last termination, if any since
+	// the attempt began; ExitCode is -1 otherwise.
+	ExitCode   int
+	ExitReason string
+	// EvictedFor is the Pod's eviction reason, if it was evicted.
+	EvictedFor string
+}
+
+// Witness declares a witness that must speak for Held.
+type Witness struct {
+	Name string
+	// Read judges a Reading (Cgroup and APIServer). It is a pure function.
+	// RangeLog and Flows have one reading for all, in package witness.
+	Read func(Reading) verdict.Statement
+	Flow *Flow
+}
+
+// ControlSpec is the positive control: the same action where it must work.
+type ControlSpec struct {
+	// At is where it runs; default Control.
+	At Role
+	// Act is what it does; nil means the attack itself.
+	Act probe.Action
+	// Why says in one sentence what the control proves. Required.
+	Why string
+}
+
+// Object is a Kubernetes object as JSON has it.
+type Object = map[string]any
+
+// Answer is the API server's answer to one request.
+type Answer struct {
+	Code    int // HTTP status; 0 when there was no answer
+	Reason  string
+	Message string
+	Object  Object
+}
+
+// Client is what an API scenario may do, in its own namespace, as a tenant.
+type Client interface {
+	// Create sends obj; dryRun asks for admission without storing.
+	Create(ctx context.Context, obj Object, dryRun bool) (Answer, error)
+	Get(ctx context.Context, apiVersion, kind, name string) (Answer, error)
+	Delete(ctx context.Context, apiVersion, kind, name string) (Answer, error)
+}
+
+// APIEnv is what an API action gets.
+type APIEnv struct {
+	Nonce string
+	API   Client
+	// Namespace is where the target's sandboxes live. Objects are created
+	// there, and everything not a dry run goes through the runner's ledger.
+	Namespace string
+	// Sandbox is a compliant Sandbox object of the target's own template, to
+	// be varied; the caller gets a fresh copy each time.
+	Sandbox func() Object
+	// Pod is a compliant Pod of the target's own template.
+	Pod  func() Object
+	Site probe.Site
+}
+
+// APIAction is an attack or control made through the API server.
+type APIAction func(ctx context.Context, env *APIEnv) []verdict.Step
+
+// Scenario is one attack, declared in a file of its own under scenarios/.
+type Scenario struct {
+	// ID is family.kebab-name; it never changes once released.
+	ID string
+	// Title starts with a verb: "Reach the metadata server".
+	Title string
+	// About says what is tried and why the accepted denials are right, in a
+	// few sentences of Markdown, for the docs page.
+	About  string
+	Claims []string
+	Kind   Kind
+	// Techniques are MITRE ATT&CK ids; Refs are advisories or specs.
+	Techniques []string
+	Refs       []string
+	Severity   Severity
+	Needs      []Feature
+
+	// From is where the attack runs; default Sandbox.
+	From Role
+	// Attack runs in a Pod; Ask runs through the API server. Exactly one.
+	Attack probe.Action
+	Ask    APIAction
+	// Control, for attacks in a Pod; AskControl for API scenarios.
+	Control    ControlSpec
+	AskControl APIAction
+	Params     map[string]string
+
+	Accept    []verdict.Class
+	Witnesses []Witness
+	// Attempts is how often the attack is made in each round; 0 means 1, and
+	// network scenarios say 2.
+	Attempts int
+	// Listener asks for listeners on Site.ListenPort while it runs.
+	Listener bool
+	// Exclusive scenarios run alone, after all others: they load the sandbox.
+	Exclusive bool
+	// MayKill marks attacks whose expected end is the sandbox's own death: an
+	// outside fact (the container's exit) may stand in for the completion
+	// frame. They run last.
+	MayKill bool
+	// Timeout bounds one attempt; 0 means 10 s.
+	Timeout time.Duration
+	// Target restricts the scenario to one target of the profile; empty means
+	// the hardened reference. "seed" is the seed's own template, unchanged.
+	Target string
+
+	// Mutants are the overlays under overlays/mutants that this scenario must
+	// report as Breached.
+	Mutants []string
+}
