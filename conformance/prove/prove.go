@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// Mutant is a deliberately weakened twin of the reference.
+type Mutant struct {
+	ID    string
+	Title string
+	// Kills are the scenarios that must say Breached.
+	Kills []string
+	// Alone is true when the weakening is felt outside of the mutant's own
+	// namespace (a RuntimeClass, an admission policy, a node), so that nothing
+	// else may run beside it.
+	Alone bool
+}
+
+// Stage puts mutants on a cluster.
+type Stage interface {
+	// Scaffold makes what all mutants need (the exemption from admission that
+	// lets a weakened template exist at all), and returns what undoes it.
+	Scaffold(ctx context.Context) (restore func(context.Context) error, err error)
+	// Deploy puts up a mutant, and returns what takes it down; that is never
+	// nil, even with an error.
+	Deploy(ctx context.Context, m Mutant) (down func(context.Context) error, err error)
+	// Effect reads back from the cluster whether the control is weakened.
+	Effect(ctx context.Context, m Mutant) (ok bool, saw string, err error)
+	// Attack runs the scenarios and the canary against the deployed mutant.
+	Attack(ctx context.Context, m Mutant, scenarios []*suite.Scenario) (*runner.Run, error)
+}
+
+// Options of Prove.
+type Options struct {
+	Stage     Stage
+	Mutants   []Mutant
+	Scenarios *suite.Registry
+	// Canary is the id of a scenario of honest work that must hold in every
+	// mutant that runs code; it tells a weakened sandbox from a broken one.
+	Canary string
+	// Parallel is how many mutants may be up at once; 0 means 2.
+	Parallel int
+	// Undo bounds the time for taking one mutant down, also after a Ctrl-C.
+	Undo     time.Duration
+	Progress *progress.Reporter
+}
+
+// ErrSurvivors is wrapped by Prove's error when a mutant was not killed.
+var ErrSurvivors = errors.New("not every mutant was killed")
+
+// Prove runs every mutant and returns the kill matrix, a row for each pair of
+// mutant and scenario, in order. The error wraps ErrSurvivors when a cell is
+// not Killed; the matrix is complete all the same. An interrupted proof
+// returns the cells it has, with ctx's error.
+func Prove(ctx context.Context, o Options) ([]runner.Kill, error) {
+	for _, m := range o.Mutants {
+		for _, id := range append([]string{o.Canary}, m.Kills...) {
+			if _, ok := o.Scenarios.Get(id); !ok {
+				return nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
+			}
+		}
+		if len(m.Kills) == 0 {
+			return nil, fmt.Errorf("reading mutant %s: it kills no scenario", m.ID)
+		}
+	}
+	restore, err := o.Stage.Scaffold(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the cluster for mutants: %w", err)
+	}
+	cells, runErr := all(ctx, o)
+	// The reference must get its admission policy back whatever happened.
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
+	defer cancel()
+	if err := restore(undo); err != nil {
+		runErr = errors.Join(runErr, fmt.Errorf("restoring the reference (run `stockade up` to repair it): %w", err))
+	}
+	if runErr != nil {
+		return cells, runErr
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(cells), func(k runner.Kill) bool { return k.Fate == runner.Killed })); n > 0 {
+		return cells, fmt.Errorf("%w: %d of %d cells", ErrSurvivors, n, len(cells))
+	}
+	return cells, nil
+}
+
+func (o Options) undo() time.Duration {
+	if o.Undo > 0 {
+		return o.Undo
+	}
+	return 90 * time.Second
+}
+
+// all runs the mutants that are confined to their namespace side by side, then
+// the others one by one.
+func all(ctx context.Context, o Options) ([]runner.Kill, error) {
+	rows := make([][]runner.Kill, len(o.Mutants))
+	g, gctx := errgroup.WithContext(ctx)
+	parallel := o.Parallel
+	if parallel <= 0 {
+		parallel = 2
+	}
+	g.SetLimit(parallel)
+	for i, m := range o.Mutants {
+		if m.Alone {
+			continue
+		}
+		g.Go(func() error {
+			rows[i] = one(gctx, o, m)
+			return gctx.Err()
+		})
+	}
+	err := g.Wait()
+	for i, m := range o.Mutants {
+		if err != nil || !m.Alone {
+			continue
+		}
+		rows[i] = one(ctx, o, m)
+		err = ctx.Err()
+	}
+	var cells []runner.Kill
+	for _, r := range rows {
+		cells = append(cells, r...)
+	}
+	return cells, err
+}
+
+// one deploys, checks, attacks and removes a mutant.
+func one(ctx context.Context, o Options, m Mutant) []runner.Kill {
+	began := time.Now()
+	done := o.Progress.Step("mutant " + m.ID)
+	down, err := o.Stage.Deploy(ctx, m)
+	defer func() {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
+		defer cancel()
+		if err := down(undo); err != nil {
+			o.Progress.Note("taking mutant %s down: %v; `stockade cleanup` removes it", m.ID, err)
+		}
+	}()
+	f := Finding{Err: err}
+	if err == nil {
+		f.Effective, f.Saw, f.Err = o.Stage.Effect(ctx, m)
+	}
+	if f.Err == nil && f.Effective {
+		picked, err := o.Scenarios.Select(append([]string{o.Canary}, m.Kills...)...)
+		if err != nil {
+			f.Err = err
+		} else {
+			f.Run, f.Err = o.Stage.Attack(ctx, m, picked)
+		}
+	}
+	cells := Judge(m, o.Canary, f)
+	for i := range cells {
+		cells[i].Took = time.Since(began)
+	}
+	done(tally(cells), nil)
+	return cells
+}
+
+func tally(cells []runner.Kill) string {
+	s := ""
+	for i, k := range cells {
+		if i > 0 {
+			s += ", "
+		}
+		s += k.Scenario + " " + string(k.Fate)
+		if k.Fate != runner.Killed {
+			s += " (" + k.Detail + ")"
+		}
+	}
+	return s
+}
+
+// Finding is what was seen of one mutant.
+type Finding struct {
+	// Err is why the mutant could not be deployed, read back or attacked.
+	Err       error
+	Effective bool
+	Saw       string // what was read back
+	Run       *runner.Run
+}
+
+// Judge tells the fate of a mutant under each scenario it must be killed by. It
+// is a pure function, and it doubts the mutant first.
+func Judge(m Mutant, canary string, f Finding) []runner.Kill {
+	outcome := map[string]verdict.Result{}
+	if f.Run != nil {
+		for _, o := range f.Run.Outcomes {
+			outcome[o.Scenario.ID] = o.Result
+		}
+	}
+	void := ""
+	switch {
+	case f.Err != nil:
+		void = f.Err.Error()
+	case !f.Effective:
+		void = "did not take effect: " + f.Saw
+	case f.Run == nil:
+		void = "was not attacked"
+	case outcome[canary].Verdict() != verdict.Held && outcome[canary].Verdict() != verdict.NotApplicable && !slices.Contains(m.Kills, canary):
+		void = fmt.Sprintf("broke more than its control: %s is %s: %s", canary, outcome[canary].Verdict(), outcome[canary].Detail())
+	}
+	cells := make([]runner.Kill, 0, len(m.Kills))
+	for _, id := range m.Kills {
+		k := runner.Kill{Mutant: m.ID, Scenario: id, Result: outcome[id]}
+		switch {
+		case void != "":
+			k.Fate, k.Detail = runner.Void, void
+		case outcome[id].Verdict() == verdict.Breached:
+			k.Fate, k.Detail = runner.Killed, outcome[id].Detail()
+		default:
+			k.Fate = runner.Survived
+			k.Detail = fmt.Sprintf("%s %s: %s", outcome[id].Verdict(), outcome[id].Reason(), outcome[id].Detail())
+		}
+		cells = append(cells, k)
+	}
+	return cells
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prove
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+func registry(t *testing.T) *suite.Registry {
+	t.Helper()
+	var r suite.Registry
+	for _, id := range []string{"net.attack", "honest.work"} {
+		require.NoError(t, r.Add(suite.Scenario{
+			ID: id, Title: "Try", About: "It.", Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+			Attack:  func(context.Context, *probe.Env) []verdict.Step { return nil },
+			Control: suite.ControlSpec{Why: "it works there"}, Accept: []verdict.Class{verdict.Dropped}, Mutants: []string{"open"},
+		}))
+	}
+	return &r
+}
+
+func held() verdict.Result {
+	step := func(ok bool) []verdict.Attempt {
+		return []verdict.Attempt{{Complete: true, Steps: []verdict.Step{{OK: ok, Class: verdict.Dropped}}}}
+	}
+	return verdict.Decide(verdict.Evidence{Attempts: step(false), Controls: step(true), Accept: []verdict.Class{verdict.Dropped}})
+}
+
+func run(t *testing.T, attack, honest verdict.Result) *runner.Run {
+	t.Helper()
+	r := registry(t)
+	a, _ := r.Get("net.attack")
+	h, _ := r.Get("honest.work")
+	return &runner.Run{Outcomes: []runner.Outcome{{Scenario: a, Result: attack}, {Scenario: h, Result: honest}}}
+}
+
+func TestOnlyAnEffectiveMutantWhoseBreachWasSeenIsKilled(t *testing.T) {
+	m := Mutant{ID: "open", Kills: []string{"net.attack"}}
+	for name, c := range map[string]struct {
+		f    Finding
+		want runner.Fate
+	}{
+		"breached":                            {Finding{Effective: true, Run: run(t, verdict.Breach("through"), held())}, runner.Killed},
+		"still held":                          {Finding{Effective: true, Run: run(t, held(), held())}, runner.Survived},
+		"inconclusive":                        {Finding{Effective: true, Run: run(t, verdict.Unsure(verdict.NoFrame, ""), held())}, runner.Survived},
+		"never run":                           {Finding{Effective: true, Run: run(t, verdict.Result{}, held())}, runner.Survived},
+		"breached, but without effect":        {Finding{Run: run(t, verdict.Breach("through"), held())}, runner.Void},
+		"breached, but honest code is broken": {Finding{Effective: true, Run: run(t, verdict.Breach("x"), verdict.Breach("y"))}, runner.Void},
+		"breached, but honest code never ran": {Finding{Effective: true, Run: run(t, verdict.Breach("x"), verdict.Result{})}, runner.Void},
+		"not deployed":                        {Finding{Err: errors.New("no image")}, runner.Void},
+		"not attacked":                        {Finding{Effective: true}, runner.Void},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cells := Judge(m, "honest.work", c.f)
+			require.Len(t, cells, 1)
+			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
+		})
+	}
+}
+
+// stage is a fake; it backs no claim.
+type stage struct {
+	mu       sync.Mutex
+	log      []string
+	up       int
+	peak     int
+	breached bool
+	t        *testing.T
+	deploy   error
+}
+
+func (s *stage) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, what)
+}
+
+func (s *stage) Scaffold(context.Context) (func(context.Context) error, error) {
+	s.note("scaffold")
+	return func(context.Context) error { s.note("restore"); return nil }, nil
+}
+
+func (s *stage) Deploy(_ context.Context, m Mutant) (func(context.Context) error, error) {
+	s.mu.Lock()
+	s.up++
+	s.peak = max(s.peak, s.up)
+	if m.Alone {
+		assert.Equal(s.t, 1, s.up, "%s must be alone", m.ID)
+	}
+	s.mu.Unlock()
+	return func(context.Context) error {
+		s.mu.Lock()
+		s.up--
+		s.mu.Unlock()
+		s.note("down " + m.ID)
+		return nil
+	}, s.deploy
+}
+
+func (s *stage) Effect(context.Context, Mutant) (bool, string, error) { return true, "", nil }
+
+func (s *stage) Attack(_ context.Context, _ Mutant, picked []*suite.Scenario) (*runner.Run, error) {
+	assert.Len(s.t, picked, 2, "the attack and the canary")
+	if s.breached {
+		return run(s.t, verdict.Breach("through"), held()), nil
+	}
+	return run(s.t, held(), held()), nil
+}
+
+func mutants() []Mutant {
+	k := []string{"net.attack"}
+	return []Mutant{{ID: "a", Kills: k}, {ID: "class", Kills: k, Alone: true}, {ID: "b", Kills: k}, {ID: "c", Kills: k}}
+}
+
+func TestEveryMutantIsTakenDownAndTheReferenceRestored(t *testing.T) {
+	for name, s := range map[string]*stage{
+		"all killed":  {t: t, breached: true},
+		"a survivor":  {t: t},
+		"not deploys": {t: t, deploy: errors.New("no image")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cells, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work", Parallel: 3})
+			assert.Equal(t, s.breached, err == nil)
+			if err != nil {
+				assert.ErrorIs(t, err, ErrSurvivors)
+			}
+			assert.Len(t, cells, 4)
+			assert.Zero(t, s.up)
+			assert.LessOrEqual(t, s.peak, 3)
+			assert.Equal(t, "restore", s.log[len(s.log)-1])
+			for _, m := range mutants() {
+				assert.True(t, slices.Contains(s.log, "down "+m.ID), m.ID)
+			}
+		})
+	}
+}
+
+func TestAnInterruptedProofRestoresToo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := &stage{t: t, breached: true}
+	_, err := Prove(ctx, Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work"})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, "restore", s.log[len(s.log)-1])
+	assert.Zero(t, s.up)
+}
+
+func TestAMutantOfAnUnknownScenarioIsRefusedBeforeAnythingChanges(t *testing.T) {
+	s := &stage{t: t}
+	_, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"net.gone"}}}, Scenarios: registry(t), Canary: "honest.work"})
+	assert.ErrorContains(t, err, "net.gone")
+	assert.Empty(t, s.log)
+}
