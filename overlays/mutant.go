@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/jsonpath"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// Scope says where a mutant's weakening lies, and so how far it is felt.
+type Scope string
+
+// The scopes. Node reaches beyond the mutant's own namespace: such a mutant is
+// proved alone.
+const (
+	ScopeTemplate     Scope = "template"     // one field of the SandboxTemplate
+	ScopePool         Scope = "pool"         // one field of the SandboxWarmPool
+	ScopePolicy       Scope = "policy"       // one network policy more or less
+	ScopeAdmission    Scope = "admission"    // one rule of the admission policy
+	ScopeRuntimeClass Scope = "runtimeclass" // another RuntimeClass
+	ScopeNode         Scope = "node"         // one property of the gVisor nodes
+)
+
+// Mutant is a twin of the hardened reference in which exactly one control is
+// weaker. It lives in a namespace of its own, with the reference's names.
+type Mutant struct {
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Scope Scope  `json:"scope"`
+	// Kills are the scenarios that must say Breached on it.
+	Kills []string `json:"kills"`
+	// Holds are scenarios that must still say Held on it: they tell one
+	// missing rule from a policy that is not there (yet) at all.
+	Holds []string `json:"holds,omitempty"`
+	// Changes is the one place that differs from the reference.
+	Changes Change `json:"changes"`
+	// Effect is what must be read back from the cluster before the mutant
+	// counts; a mutant that did not take effect is void. All must hold.
+	Effect []Effect `json:"effect"`
+	// Node is set for ScopeNode only: there the objects are the reference's.
+	Node *NodeChange `json:"node,omitempty"`
+}
+
+// Change names one place in one object.
+type Change struct {
+	Kind string `json:"kind"`
+	// Path is the field in dots and brackets ("spec.podTemplate.spec.volumes[0]").
+	// Empty means that the object as a whole was added.
+	Path string `json:"path,omitempty"`
+}
+
+// NodeChange is done to every node that Selector selects, and undone after.
+type NodeChange struct {
+	Selector map[string]string `json:"selector"`
+	// RemoveTaint is the key of the taint to take away.
+	RemoveTaint string `json:"removeTaint"`
+}
+
+// Effect is one fact of the cluster that shows the weakening.
+type Effect struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Name of the object; empty means every object of the kind in the mutant's
+	// namespace (for nodes: every one that Node.Selector selects), of which
+	// there must be at least one.
+	Name string `json:"name,omitempty"`
+	// JSONPath is a kubectl JSONPath; its text is compared.
+	JSONPath string `json:"jsonPath"`
+	// Exactly one of Want (the text is this), Lacks (the text does not contain
+	// this) and Absent (nothing is there) must be set.
+	Want   *string `json:"want,omitempty"`
+	Lacks  string  `json:"lacks,omitempty"`
+	Absent bool    `json:"absent,omitempty"`
+}
+
+// Namespace is where the mutant lives.
+func (m Mutant) Namespace() string { return "mutant-" + m.ID }
+
+// Alone is true when the weakening is felt outside of the mutant's namespace.
+func (m Mutant) Alone() bool { return m.Scope == ScopeNode }
+
+// LoadMutants reads the mutants of this package, ordered by id.
+func LoadMutants() ([]Mutant, error) {
+	folders, err := fs.ReadDir(files, "mutants")
+	if err != nil {
+		return nil, fmt.Errorf("reading the mutants: %w", err)
+	}
+	var all []Mutant
+	for _, d := range folders {
+		if strings.HasPrefix(d.Name(), "scaffold") {
+			continue
+		}
+		m, err := loadMutant(d.Name())
+		if err != nil {
+			return nil, fmt.Errorf("reading mutant %s: %w", d.Name(), err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func loadMutant(id string) (Mutant, error) {
+	text, err := fs.ReadFile(files, path.Join("mutants", id, "mutant.yaml"))
+	if err != nil {
+		return Mutant{}, err
+	}
+	var m Mutant
+	if err := yaml.UnmarshalStrict(text, &m); err != nil {
+		return Mutant{}, err
+	}
+	return m, m.check(id)
+}
+
+func (m Mutant) check(folder string) error {
+	scopes := []Scope{ScopeTemplate, ScopePool, ScopePolicy, ScopeAdmission, ScopeRuntimeClass, ScopeNode}
+	switch {
+	case m.ID != folder:
+		return fmt.Errorf("its id is %q, which is not its folder's name", m.ID)
+	case m.Title == "" || len(m.Kills) == 0 || len(m.Effect) == 0:
+		return fmt.Errorf("title, kills and effect must be set")
+	case !slices.Contains(scopes, m.Scope):
+		return fmt.Errorf("scope %q is not one of %v", m.Scope, scopes)
+	case (m.Scope == ScopeNode) != (m.Node != nil):
+		return fmt.Errorf("node must be set for scope node, and for no other")
+	case m.Node == nil && m.Changes.Kind == "":
+		return fmt.Errorf("changes must name the one place that differs")
+	case m.Node != nil && (m.Node.RemoveTaint == "" || len(m.Node.Selector) == 0):
+		return fmt.Errorf("node must name a selector and the taint to remove")
+	}
+	for _, e := range m.Effect {
+		set := 0
+		for _, is := range []bool{e.Want != nil, e.Lacks != "", e.Absent} {
+			if is {
+				set++
+			}
+		}
+		if set != 1 || e.Kind == "" || e.APIVersion == "" {
+			return fmt.Errorf("effect %q needs apiVersion, kind and exactly one of want, lacks and absent", e.JSONPath)
+		}
+		if _, err := e.parse(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Render returns the mutant's objects in the order in which they can be
+// applied. For ScopeNode that is the scaffold alone.
+func (m Mutant) Render(module fs.FS) ([]unstructured.Unstructured, error) {
+	disk, err := layout(module)
+	if err != nil {
+		return nil, fmt.Errorf("rendering mutant %s: %w", m.ID, err)
+	}
+	return m.build(disk)
+}
+
+func (m Mutant) build(disk filesys.FileSystem) ([]unstructured.Unstructured, error) {
+	objects, err := build(disk, path.Join(root, "mutants", m.ID))
+	if err != nil {
+		return nil, fmt.Errorf("rendering mutant %s: %w", m.ID, err)
+	}
+	for i := range objects {
+		if err := m.confine(&objects[i]); err != nil {
+			return nil, fmt.Errorf("confining %s of mutant %s: %w", objects[i].GetKind(), m.ID, err)
+		}
+	}
+	return objects, nil
+}
+
+// confine gives the mutant's cluster-wide objects names of their own and binds
+// its policy to its namespace, so that no other namespace feels it.
+func (m Mutant) confine(o *unstructured.Unstructured) error {
+	switch o.GetKind() {
+	case "ValidatingAdmissionPolicy":
+		o.SetName(m.own(o.GetName()))
+	case "ValidatingAdmissionPolicyBinding":
+		o.SetName(m.own(o.GetName()))
+		policy, _, err := unstructured.NestedString(o.Object, "spec", "policyName")
+		if err != nil {
+			return err
+		}
+		if err := unstructured.SetNestedField(o.Object, m.own(policy), "spec", "policyName"); err != nil {
+			return err
+		}
+		return unstructured.SetNestedMap(o.Object, map[string]any{
+			"matchLabels": map[string]any{"kubernetes.io/metadata.name": m.Namespace()},
+		}, "spec", "matchResources", "namespaceSelector")
+	}
+	return nil
+}
+
+func (m Mutant) own(name string) string { return m.Namespace() + "-" + name }
+
+// ScaffoldBinding returns the reference's admission binding as it has to be
+// while mutants are proved, and as it is otherwise. The first leaves out
+// namespaces with the label stockade.dev/mutant; prove applies it once and
+// applies the second afterwards, whatever happened.
+func ScaffoldBinding(module fs.FS) (during, after unstructured.Unstructured, err error) {
+	objects, err := Render(module, System)
+	if err != nil {
+		return during, after, err
+	}
+	for _, o := range objects {
+		if o.GetKind() != "ValidatingAdmissionPolicyBinding" {
+			continue
+		}
+		after, during = o, *o.DeepCopy()
+		where := []string{"spec", "matchResources", "namespaceSelector", "matchExpressions"}
+		rules, _, err := unstructured.NestedSlice(during.Object, where...)
+		if err != nil {
+			return during, after, fmt.Errorf("reading the admission binding: %w", err)
+		}
+		rules = append(rules, map[string]any{"key": "stockade.dev/mutant", "operator": "DoesNotExist"})
+		if err := unstructured.SetNestedSlice(during.Object, rules, where...); err != nil {
+			return during, after, fmt.Errorf("exempting the mutants: %w", err)
+		}
+		return during, after, nil
+	}
+	return during, after, fmt.Errorf("rendering %s: it has no admission binding", System)
+}
+
+func (e Effect) parse() (*jsonpath.JSONPath, error) {
+	p := jsonpath.New(e.Kind).AllowMissingKeys(true)
+	if err := p.Parse(e.JSONPath); err != nil {
+		return nil, fmt.Errorf("parsing the JSONPath %q: %w", e.JSONPath, err)
+	}
+	return p, nil
+}
+
+// Check reads the fact out of one object (unstructured content) and tells
+// whether it is as the mutant needs it, and what was seen.
+func (e Effect) Check(object map[string]any) (ok bool, saw string, err error) {
+	p, err := e.parse()
+	if err != nil {
+		return false, "", err
+	}
+	var text bytes.Buffer
+	if err := p.Execute(&text, object); err != nil {
+		return false, "", fmt.Errorf("reading %s of a %s: %w", e.JSONPath, e.Kind, err)
+	}
+	got := strings.TrimSpace(text.String())
+	saw = fmt.Sprintf("%s %s is %q", e.Kind, e.JSONPath, got)
+	switch {
+	case e.Absent:
+		return got == "", saw, nil
+	case e.Want != nil:
+		return got == *e.Want, saw, nil
+	default:
+		// An empty text lacks everything; it also means that nothing was read.
+		return got != "" && !strings.Contains(got, e.Lacks), saw, nil
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed base mutants
+var files embed.FS
+
+// The overlays that `stockade up` puts on a cluster, in this order.
+const (
+	System    = "base/agent-sandbox-system" // controller, CRDs, admission policy
+	Reference = "base/agent-sandbox"        // the hardened template and pool
+	Seed      = "base/seed"                 // the seed's own template and pool
+	Controls  = "base/controls"             // control DaemonSet and router
+)
+
+// What the sandboxes of every target are called; only the namespace differs.
+const (
+	ReferenceNamespace = "sandboxes"
+	SeedNamespace      = "seed"
+	ControlsNamespace  = "stockade-system"
+	TemplateName       = "budget-sandbox"
+	PoolName           = "budget-pool"
+)
+
+// moduleFolders are the parts of the agent-sandbox module that overlays use.
+var moduleFolders = []string{"k8s", "examples/policy/vap"}
+
+// root is where the embedded tree lies in the renderer's file system; the
+// module's files lie beside it, in /module.
+const root = "/overlays"
+
+// Render builds the overlay at a path of this package's tree ("base/seed") and
+// returns its objects, in the order in which they can be applied. It is a pure
+// function of the embedded files and of module, which comes from [ModuleFS].
+func Render(module fs.FS, overlay string) ([]unstructured.Unstructured, error) {
+	disk, err := layout(module)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", overlay, err)
+	}
+	objects, err := build(disk, path.Join(root, overlay))
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", overlay, err)
+	}
+	return objects, nil
+}
+
+// layout copies both trees into memory: kustomize reads one file system only.
+func layout(module fs.FS) (filesys.FileSystem, error) {
+	disk := filesys.MakeFsInMemory()
+	if err := copyTree(disk, files, ".", root); err != nil {
+		return nil, err
+	}
+	for _, folder := range moduleFolders {
+		if err := copyTree(disk, module, folder, "/module"); err != nil {
+			return nil, fmt.Errorf("reading %s of the agent-sandbox module (is it the pinned version?): %w", folder, err)
+		}
+	}
+	return disk, nil
+}
+
+func copyTree(disk filesys.FileSystem, from fs.FS, folder, to string) error {
+	return fs.WalkDir(from, folder, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".yaml") {
+			return err
+		}
+		text, err := fs.ReadFile(from, name)
+		if err != nil {
+			return err
+		}
+		return disk.WriteFile(path.Join(to, name), text)
+	})
+}
+
+func build(disk filesys.FileSystem, folder string) ([]unstructured.Unstructured, error) {
+	options := krusty.MakeDefaultOptions()
+	// The module's policy files lie outside of our folders, and kustomize's
+	// own load rule would forbid naming them.
+	options.LoadRestrictions = types.LoadRestrictionsNone
+	options.Reorder = krusty.ReorderOptionLegacy
+	found, err := krusty.MakeKustomizer(options).Run(disk, folder)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]unstructured.Unstructured, 0, found.Size())
+	for _, r := range found.Resources() {
+		text, err := r.AsYAML()
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", r.CurId(), err)
+		}
+		var o unstructured.Unstructured
+		// JSON numbers of whole value become int64 this way, as the dynamic
+		// client wants them; yaml.Unmarshal alone makes them float64.
+		asJSON, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", r.CurId(), err)
+		}
+		if err := o.UnmarshalJSON(asJSON); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", r.CurId(), err)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
