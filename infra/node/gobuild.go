@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+)
+
+// buildFlags are the same for all programs: a second set of flags would
+// compile the world a second time.
+var buildFlags = []string{"-buildvcs=false"}
+
+// buildEnv isolates the build from the user's settings. Static programs run in
+// any image; a go.work or GOFLAGS of the user's must not change the pins.
+func buildEnv(arch string) []string {
+	return []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOWORK=off", "GOFLAGS="}
+}
+
+// goCommand prepares a call of the go command in dir.
+func (b *builder) goCommand(dir string, args ...string) command {
+	return command{
+		Dir:  dir,
+		Env:  buildEnv(b.tc.Arch),
+		Args: append([]string{"go"}, args...),
+		Lock: b.lock,
+	}
+}
+
+// readToolchain asks the go command for its version and folders, in the
+// checkout, where a toolchain line of go.mod has its effect.
+func readToolchain(ctx context.Context, source string) (toolchain, error) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return toolchain{}, fmt.Errorf("looking for the go command: not on PATH; install Go 1.26 or later (https://go.dev/dl): everything is built from source")
+	}
+	out, err := command{
+		Dir:  source,
+		Env:  []string{"GOWORK=off"},
+		Args: []string{"go", "env", "-json", "GOVERSION", "GOARCH", "GOCACHE", "GOMODCACHE", "GOPROXY"},
+	}.run(ctx)
+	if err != nil {
+		return toolchain{}, fmt.Errorf("reading the go command's settings: %w", err)
+	}
+	var tc toolchain
+	if err := json.Unmarshal(out, &tc); err != nil {
+		return toolchain{}, fmt.Errorf("reading the go command's settings: %w", err)
+	}
+	return tc, nil
+}
+
+// built is a component with its key: where its programs are or will be.
+type built struct {
+	Component
+	Key     string
+	Version string
+	Dir     string // bin/<name>-<key>
+}
+
+func (c built) path(program string) string { return filepath.Join(c.Dir, program) }
+
+// id names the component's content in the keys of images made from it.
+func (c built) id(file string) string { return c.Name + "-" + c.Key + "/" + file }
+
+// keyComponents computes all keys; it builds nothing.
+func (b *builder) keyComponents() error {
+	b.components = map[string]built{}
+	for _, c := range Components() {
+		key, version, err := componentKey(c, b.toolsDir(c.Name), b.tc)
+		if err != nil {
+			return err
+		}
+		b.components[c.Name] = built{c, key, version, filepath.Join(b.binDir(), c.Name+"-"+key)}
+	}
+	return nil
+}
+
+// buildComponents builds what is missing, in parallel as memory allows.
+func (b *builder) buildComponents(ctx context.Context) error {
+	var missing []built
+	var disk, cache int64
+	for _, c := range Components() {
+		if k := b.components[c.Name]; !exists(k.Dir) {
+			missing = append(missing, k)
+			disk += c.Disk
+			cache += c.Cache
+		}
+	}
+	if len(missing) == 0 {
+		b.rep.Note("%d third-party components: cached", len(b.components))
+		return nil
+	}
+	if err := checkSpace(b.Home, "building the third-party programs", disk); err != nil {
+		return err
+	}
+	// A warm build cache needs next to nothing, so only a cold one is held to
+	// the full estimate.
+	if !exists(filepath.Join(b.tc.Cache, "00")) {
+		if err := checkSpace(b.tc.Cache, "Go's build cache", cache); err != nil {
+			return err
+		}
+	}
+
+	total := availableMemory()
+	memory := semaphore.NewWeighted(total)
+	g, ctx := errgroup.WithContext(ctx)
+	// The compiler keeps all cores busy by itself; a second component fills
+	// the gaps while the first one links on one core.
+	g.SetLimit(max(2, runtime.NumCPU()/2))
+	for _, c := range missing {
+		g.Go(func() error {
+			share := min(c.Memory, total)
+			if err := memory.Acquire(ctx, share); err != nil {
+				return context.Cause(ctx)
+			}
+			defer memory.Release(share)
+			return b.buildComponent(ctx, c, share < c.Memory)
+		})
+	}
+	return g.Wait()
+}
+
+// buildComponent makes bin/<name>-<key> appear. With little memory it compiles
+// one package at a time.
+func (b *builder) buildComponent(ctx context.Context, c built, frugal bool) (err error) {
+	done := b.rep.Step("building " + c.Name + " " + c.Version)
+	defer func() { done("", err) }()
+
+	tmp, err := tempDir(b.binDir(), c.Name)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+
+	args := append([]string{"build"}, buildFlags...)
+	if frugal {
+		args = append(args, "-p=1")
+	}
+	args = append(args, "-ldflags", c.ldflags(c.Version), "-o", tmp+string(filepath.Separator))
+	for _, p := range c.Programs {
+		args = append(args, p.Package)
+	}
+	if _, err := b.goCommand(b.toolsDir(c.Name), args...).run(ctx); err != nil {
+		return fmt.Errorf("building %s %s: %w", c.Name, c.Version, explain(err, "Go modules from "+b.tc.Proxy))
+	}
+	for _, p := range c.Programs {
+		from := filepath.Join(tmp, defaultName(p.Package))
+		if to := filepath.Join(tmp, p.Name); from != to {
+			if err := os.Rename(from, to); err != nil {
+				return fmt.Errorf("naming %s: %w", p.Name, err)
+			}
+		}
+	}
+	return publish(tmp, c.Dir)
+}
+
+// ModuleDir returns the folder of a module that a component's pins choose, so
+// that manifests and CRDs can be read out of it. The module is downloaded when
+// it is missing.
+func ModuleDir(ctx context.Context, o Options, component, module string) (string, error) {
+	o, err := o.resolve()
+	if err != nil {
+		return "", err
+	}
+	tc, err := readToolchain(ctx, o.Source)
+	if err != nil {
+		return "", err
+	}
+	b := &builder{Options: o, tc: tc}
+	return b.moduleDir(ctx, component, module)
+}
+
+func (b *builder) moduleDir(ctx context.Context, component, module string) (string, error) {
+	out, err := b.goCommand(b.toolsDir(component), "mod", "download", "-json", module).run(ctx)
+	if err != nil {
+		return "", fmt.Errorf("downloading %s: %w", module, explain(err, "Go modules from "+b.tc.Proxy))
+	}
+	var m struct{ Dir string }
+	if err := json.Unmarshal(out, &m); err != nil || m.Dir == "" {
+		return "", fmt.Errorf("finding the folder of %s: the go command names none: %s", module, tail(string(out), 3))
+	}
+	return m.Dir, nil
+}
+
+// programKey hashes the sources of one of our own programs: the files of this
+// repository it is compiled from, and the pins of everything else.
+func (b *builder) programKey(ctx context.Context, p Program) (string, error) {
+	const format = `{{if not .Standard}}{{with .Module}}{{if .Main}}{{$.Dir}}{{range $.GoFiles}}{{"\t"}}{{.}}{{end}}{{range $.EmbedFiles}}{{"\t"}}{{.}}{{end}}{{end}}{{end}}{{end}}`
+	out, err := b.goCommand(b.Source, "list", "-deps", "-f", format, p.Package).run(ctx)
+	if err != nil {
+		return "", fmt.Errorf("listing the sources of %s: %w", p.Package, explain(err, "Go modules from "+b.tc.Proxy))
+	}
+	k := newHasher("program/1")
+	k.add("go", b.tc.Version+" linux/"+b.tc.Arch)
+	k.add("package", p.Package)
+	for _, f := range append(buildEnv(b.tc.Arch), buildFlags...) {
+		k.add("flag", f)
+	}
+	files := []string{filepath.Join(b.Source, "go.mod"), filepath.Join(b.Source, "go.sum")}
+	for _, line := range strings.Split(string(out), "\n") {
+		parts := strings.Split(line, "\t")
+		for _, name := range parts[1:] {
+			files = append(files, filepath.Join(parts[0], name))
+		}
+	}
+	for _, f := range files {
+		content, err := os.ReadFile(f)
+		if err != nil {
+			return "", fmt.Errorf("hashing the sources of %s: %w", p.Name, err)
+		}
+		rel, err := filepath.Rel(b.Source, f)
+		if err != nil {
+			return "", fmt.Errorf("hashing the sources of %s: %w", p.Name, err)
+		}
+		k.add(filepath.ToSlash(rel), string(content))
+	}
+	return k.sum(), nil
+}
+
+// buildProgram compiles one of our own programs to the file at path.
+func (b *builder) buildProgram(ctx context.Context, p Program, path string) error {
+	args := append([]string{"build"}, buildFlags...)
+	args = append(args, "-ldflags", "-s -w", "-o", path, p.Package)
+	if _, err := b.goCommand(b.Source, args...).run(ctx); err != nil {
+		return fmt.Errorf("building %s: %w", p.Name, explain(err, "Go modules from "+b.tc.Proxy))
+	}
+	return nil
+}
+
+// availableMemory is what the kernel thinks may be used without swapping, in
+// bytes; 4 GiB where it does not say.
+func availableMemory() int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 4 * gib
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), "MemAvailable:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err == nil && kb > 0 {
+				return kb << 10
+			}
+		}
+	}
+	return 4 * gib
+}

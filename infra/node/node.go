@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// Images is what Build made, and where it is.
+type Images struct {
+	// NodeTag is the node image's name once NodeArchive is loaded into Docker.
+	NodeTag string
+	// NodeArchive is the path of a docker archive for `docker load`.
+	NodeArchive string
+
+	// Archives are docker archives that have to be imported into every node,
+	// in namespace k8s.io, before Pods can use them: the programs and, unless
+	// the node image carries them already, all other images.
+	Archives []string
+	// Preloaded reports whether the node image carries the images of Names,
+	// except the programs'.
+	Preloaded bool
+
+	// Names are the full names of all images inside the cluster, sorted.
+	Names []string
+	// Kubeadm has the full names of the images kubeadm asks for, by "etcd",
+	// "coredns", "pause", "kube-apiserver" and so on.
+	Kubeadm map[string]string
+
+	// Repository is what all names begin with; kubeadm's imageRepository has
+	// to be set to it.
+	Repository string
+	// KubernetesVersion is the cluster's version, such as v1.36.3.
+	KubernetesVersion string
+
+	tools map[string]string
+}
+
+// Tool returns the path of a third-party program on the host, such as
+// "kubectl", "kind" or "ctr". The empty string means there is none.
+func (i Images) Tool(name string) string { return i.tools[name] }
+
+// builder is one call of Build or Cached.
+type builder struct {
+	Options
+	rep  *progress.Reporter
+	tc   toolchain
+	lock *lock
+
+	components map[string]built
+	pauseKey   string
+	programs   []keyedProgram
+	moduleDirs map[string]string
+}
+
+type keyedProgram struct {
+	Program
+	key string
+}
+
+// pauseProgram is our own pause.
+var pauseProgram = Program{Name: "pause", Package: "./cmd/pause"}
+
+func (b *builder) toolsDir(component string) string {
+	return filepath.Join(b.Source, "tools", component)
+}
+func (b *builder) binDir() string    { return filepath.Join(b.Home, "bin") }
+func (b *builder) imagesDir() string { return filepath.Join(b.Home, "images") }
+func (b *builder) debianDir() string { return filepath.Join(b.imagesDir(), "debian") }
+func (b *builder) pausePath() string { return filepath.Join(b.binDir(), "pause-"+b.pauseKey, "pause") }
+
+// Build makes everything a cluster needs and does not exist yet. The first
+// call takes up to half an hour on two cores, later ones a second or two. It
+// may be killed at any time: finished parts stay, and the next call goes on.
+//
+// Errors say what to do about them: no network, no space, no root rights or a
+// missing program on the host. Canceling the context stops all children.
+func Build(ctx context.Context, o Options) (Images, error) {
+	if runtime.GOOS != "linux" {
+		return Images{}, fmt.Errorf("building the node image: needs Linux, this is %s; use a Linux machine, or one in a VM", runtime.GOOS)
+	}
+	b, err := prepare(ctx, o)
+	if err != nil {
+		return Images{}, err
+	}
+	b.lock, err = acquire(ctx, filepath.Join(b.Home, "build.lock"), o.Progress)
+	if err != nil {
+		return Images{}, err
+	}
+	images, err := b.build(ctx)
+	if err := errors.Join(err, b.lock.release()); err != nil {
+		return Images{}, err
+	}
+	return images, nil
+}
+
+// Cached returns what an earlier Build with the same options and the same
+// sources made, and false when any part of it is missing. It builds nothing
+// and needs neither root nor the network.
+func Cached(ctx context.Context, o Options) (Images, bool, error) {
+	b, err := prepare(ctx, o)
+	if err != nil {
+		return Images{}, false, err
+	}
+	for _, c := range b.components {
+		if !exists(c.Dir) {
+			return Images{}, false, nil
+		}
+	}
+	return b.result()
+}
+
+// prepare resolves options and computes every key.
+func prepare(ctx context.Context, o Options) (*builder, error) {
+	o, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{Options: o, rep: o.Progress, moduleDirs: map[string]string{}}
+	if b.tc, err = readToolchain(ctx, o.Source); err != nil {
+		return nil, err
+	}
+	if err := b.keyComponents(); err != nil {
+		return nil, err
+	}
+	if b.pauseKey, err = b.programKey(ctx, pauseProgram); err != nil {
+		return nil, err
+	}
+	for _, p := range b.Programs {
+		key, err := b.programKey(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		b.programs = append(b.programs, keyedProgram{p, key})
+	}
+	return b, nil
+}
+
+// archive is a docker archive in the cache, with its record beside it.
+type archive struct{ path string }
+
+func (a archive) record() string { return a.path + ".json" }
+
+// archiveRecord says what is in an archive.
+type archiveRecord struct {
+	Names   []string          `json:"names"`
+	Kubeadm map[string]string `json:"kubeadm,omitempty"`
+}
+
+// load returns the record, or false when the archive is not finished. The
+// record is written last.
+func (a archive) load() (archiveRecord, bool) {
+	var r archiveRecord
+	raw, err := os.ReadFile(a.record())
+	if err != nil || json.Unmarshal(raw, &r) != nil {
+		return r, false
+	}
+	return r, exists(a.path)
+}
+
+// store publishes a finished archive out of work.
+func (a archive) store(work string, images map[string]v1.Image, r archiveRecord) error {
+	tmp := filepath.Join(work, filepath.Base(a.path))
+	if err := writeArchive(tmp, images); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("describing an archive: %w", err)
+	}
+	if err := os.WriteFile(tmp+".json", raw, 0o644); err != nil {
+		return fmt.Errorf("describing an archive: %w", err)
+	}
+	if err := publish(tmp, a.path); err != nil {
+		return err
+	}
+	return publish(tmp+".json", a.record())
+}
+
+// clusterKey is the key of the archive with all images but the programs.
+func (b *builder) clusterKey() string {
+	k := newHasher("cluster/1")
+	// What kubeadm answers depends on it alone.
+	k.add("kubeadm", b.components["kubernetes"].Key)
+	for _, s := range b.clusterImages() {
+		s.addTo(k, b.tc.Arch)
+	}
+	return k.sum()
+}
+
+// nodeKey is the key of the node image, which may carry the cluster's images.
+func (b *builder) nodeKey() string {
+	k := newHasher("node/1")
+	b.nodeImage().addTo(k, b.tc.Arch)
+	// For the files that are generated late.
+	k.add("kubeadm", b.components["kubernetes"].Key)
+	k.add("containerd", runtimeConfig)
+	if !b.NoPreload {
+		k.add("preload", b.clusterKey()+preloadScript)
+	}
+	return k.sum()
+}
+
+func (b *builder) archive(name, key string) archive {
+	return archive{filepath.Join(b.imagesDir(), name+"-"+key+".tar")}
+}
+
+func (b *builder) clusterArchive() archive { return b.archive("cluster", b.clusterKey()) }
+func (b *builder) nodeArchive() archive    { return b.archive("node", b.nodeKey()) }
+func (b *builder) programArchive(p keyedProgram) archive {
+	k := newHasher("program-image/1")
+	b.programImage(p.Program, "", p.key).addTo(k, b.tc.Arch)
+	return b.archive(p.Name, k.sum())
+}
+
+func (b *builder) nodeTag() string {
+	return fmt.Sprintf("%s/node:%s-%s", Repository, b.components["kubernetes"].Version, b.nodeKey())
+}
+
+// result describes the cache's content, if all of it is there.
+func (b *builder) result() (Images, bool, error) {
+	if b.Registry != "" {
+		return b.published(), true, nil
+	}
+	cluster, ok := b.clusterArchive().load()
+	if !ok {
+		return Images{}, false, nil
+	}
+	if _, ok := b.nodeArchive().load(); !ok {
+		return Images{}, false, nil
+	}
+	images := Images{
+		NodeTag:     b.nodeTag(),
+		NodeArchive: b.nodeArchive().path,
+		Preloaded:   !b.NoPreload,
+		Names:       slices.Clone(cluster.Names),
+		Kubeadm:     cluster.Kubeadm,
+		Repository:  Repository,
+	}
+	if b.NoPreload {
+		images.Archives = append(images.Archives, b.clusterArchive().path)
+	}
+	for _, p := range b.programs {
+		a := b.programArchive(p)
+		r, ok := a.load()
+		if !ok {
+			return Images{}, false, nil
+		}
+		images.Archives = append(images.Archives, a.path)
+		images.Names = append(images.Names, r.Names...)
+	}
+	slices.Sort(images.Names)
+	b.addHost(&images)
+	return images, true, nil
+}
+
+// addHost fills in what does not depend on where the images come from.
+func (b *builder) addHost(images *Images) {
+	images.KubernetesVersion = b.components["kubernetes"].Version
+	images.tools = map[string]string{}
+	for _, c := range b.components {
+		for _, p := range c.Programs {
+			images.tools[p.Name] = c.path(p.Name)
+		}
+	}
+}
+
+// published names the same images in a registry. Untested.
+func (b *builder) published() Images {
+	images := Images{
+		NodeTag:    fmt.Sprintf("%s/node:%s", b.Registry, b.components["kubernetes"].Version),
+		Repository: b.Registry,
+	}
+	for _, s := range b.clusterImages() {
+		if s.Name != "" {
+			images.Names = append(images.Names, b.Registry+s.Name[len(Repository):])
+		}
+	}
+	for _, p := range b.programs {
+		images.Names = append(images.Names, b.Registry+"/"+p.Image)
+	}
+	slices.Sort(images.Names)
+	b.addHost(&images)
+	return images
+}
+
+// build runs with the lock held.
+func (b *builder) build(ctx context.Context) (Images, error) {
+	if err := sweep(b.binDir(), b.imagesDir(), b.debianDir()); err != nil {
+		return Images{}, err
+	}
+	// Trees wait for the network, components for the processor.
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return b.buildComponents(gctx) })
+	if b.Registry == "" {
+		g.Go(func() error {
+			return b.buildDebian(gctx, trees(append(b.clusterImages(), b.nodeImage())...)...)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Images{}, err
+	}
+	if b.Registry == "" {
+		if err := b.buildImages(ctx); err != nil {
+			return Images{}, err
+		}
+	}
+	images, ok, err := b.result()
+	if err == nil && !ok {
+		err = errors.New("checking what was built: a part is missing again; is another program cleaning " + b.Home + "?")
+	}
+	return images, err
+}
+
+// imageSpace is what unfinished layers and archives take at most, in bytes.
+const imageSpace = 6 * gib
+
+func (b *builder) buildImages(ctx context.Context) error {
+	if _, ok, err := b.result(); err != nil || ok {
+		return err
+	}
+	if err := checkSpace(b.Home, "assembling the images", imageSpace); err != nil {
+		return err
+	}
+	work, err := tempDir(b.imagesDir(), "images")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := b.buildClusterArchive(ctx, work); err != nil {
+		return err
+	}
+	if err := b.buildNodeArchive(ctx, work); err != nil {
+		return err
+	}
+	for _, p := range b.programs {
+		if err := b.buildProgramArchive(ctx, work, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) buildClusterArchive(ctx context.Context, work string) (err error) {
+	a := b.clusterArchive()
+	if _, ok := a.load(); ok {
+		return nil
+	}
+	done := b.rep.Step("assembling the cluster's images")
+	defer func() { done(fileSize(a.path), err) }()
+
+	if err := b.buildPause(ctx); err != nil {
+		return err
+	}
+	// Resolved only now: specs name the folder, keys do not need it.
+	if b.moduleDirs["cilium"], err = b.moduleDir(ctx, "cilium", b.components["cilium"].Module); err != nil {
+		return err
+	}
+	kubeadm, err := b.kubeadmNames(ctx)
+	if err != nil {
+		return err
+	}
+	images := map[string]v1.Image{}
+	used := map[string]string{}
+	for _, s := range b.clusterImages() {
+		if s.Kubeadm != "" {
+			if s.Name = kubeadm[s.Kubeadm]; s.Name == "" {
+				return fmt.Errorf("naming the %s image: kubeadm does not ask for one", s.Kubeadm)
+			}
+			used[s.Kubeadm] = s.Name
+		}
+		if images[s.Name], err = b.assemble(work, s); err != nil {
+			return err
+		}
+	}
+	return a.store(work, images, archiveRecord{slices.Sorted(maps.Keys(images)), used})
+}
+
+// buildPause compiles our own pause program.
+func (b *builder) buildPause(ctx context.Context) error {
+	if exists(b.pausePath()) {
+		return nil
+	}
+	tmp, err := tempDir(b.binDir(), "pause")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := b.buildProgram(ctx, pauseProgram, filepath.Join(tmp, "pause")); err != nil {
+		return err
+	}
+	return publish(tmp, filepath.Dir(b.pausePath()))
+}
+
+func (b *builder) buildNodeArchive(ctx context.Context, work string) (err error) {
+	a := b.nodeArchive()
+	if _, ok := a.load(); ok {
+		return nil
+	}
+	cluster, ok := b.clusterArchive().load()
+	if !ok {
+		return errors.New("assembling the node image: the cluster's images are gone; run the build again")
+	}
+	var preloaded []v1.Layer
+	if !b.NoPreload {
+		l, err := b.preload(ctx, work, b.clusterArchive().path)
+		if err != nil {
+			return err
+		}
+		preloaded = append(preloaded, l)
+	}
+	done := b.rep.Step("assembling the node image")
+	defer func() { done(fileSize(a.path), err) }()
+	if b.moduleDirs["kind"], err = b.moduleDir(ctx, "kind", b.components["kind"].Module); err != nil {
+		return err
+	}
+	late, err := b.generated(ctx, cluster.Kubeadm["pause"])
+	if err != nil {
+		return err
+	}
+	s := b.nodeImage()
+	s.Name = b.nodeTag()
+	s.Entries = append(s.Entries, late...)
+	img, err := b.assemble(work, s, preloaded...)
+	if err != nil {
+		return err
+	}
+	return a.store(work, map[string]v1.Image{s.Name: img}, archiveRecord{Names: []string{s.Name}})
+}
+
+func (b *builder) buildProgramArchive(ctx context.Context, work string, p keyedProgram) (err error) {
+	a := b.programArchive(p)
+	if _, ok := a.load(); ok {
+		return nil
+	}
+	done := b.rep.Step("building the image of " + p.Name)
+	defer func() { done(fileSize(a.path), err) }()
+	binary := filepath.Join(work, p.Name)
+	if err := b.buildProgram(ctx, p.Program, binary); err != nil {
+		return err
+	}
+	s := b.programImage(p.Program, binary, p.key)
+	img, err := b.assemble(work, s)
+	if err != nil {
+		return err
+	}
+	return a.store(work, map[string]v1.Image{s.Name: img}, archiveRecord{Names: []string{s.Name}})
+}
+
+// fileSize is a note for the progress line.
+func fileSize(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return size(info.Size())
+}

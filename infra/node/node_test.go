@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// finish puts an archive of the given images into the cache.
+func finish(t *testing.T, a archive, r archiveRecord) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(a.path), 0o755))
+	images := map[string]v1.Image{}
+	for _, n := range r.Names {
+		images[n] = empty.Image
+	}
+	require.NoError(t, a.store(t.TempDir(), images, r))
+}
+
+func TestResultIsThereOnlyWhenEveryArchiveIs(t *testing.T) {
+	b := testBuilder(t)
+	b.programs = []keyedProgram{{DefaultPrograms()[0], "key"}}
+	kubeadm := map[string]string{"pause": "stockade.local/pause:3.10.2"}
+	steps := []func(){
+		func() {},
+		func() {
+			finish(t, b.clusterArchive(), archiveRecord{[]string{"stockade.local/pause:3.10.2"}, kubeadm})
+		},
+		func() { finish(t, b.nodeArchive(), archiveRecord{Names: []string{b.nodeTag()}}) },
+	}
+	for _, step := range steps {
+		step()
+		_, ok, err := b.result()
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	finish(t, b.programArchive(b.programs[0]), archiveRecord{Names: []string{"stockade.local/probe:dev"}})
+
+	images, ok, err := b.result()
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, []string{"stockade.local/pause:3.10.2", "stockade.local/probe:dev"}, images.Names)
+	assert.Equal(t, kubeadm, images.Kubeadm)
+	assert.True(t, images.Preloaded)
+	assert.Equal(t, []string{b.programArchive(b.programs[0]).path}, images.Archives, "the node carries the others")
+	assert.Regexp(t, `^stockade\.local/node:v1\.36\.\d+-[0-9a-f]{12}$`, images.NodeTag)
+	assert.FileExists(t, images.NodeArchive)
+	assert.Equal(t, b.components["kubernetes"].path("kubectl"), images.Tool("kubectl"))
+	assert.Empty(t, images.Tool("no such"))
+}
+
+func TestArchiveWithoutItsRecordIsUnfinished(t *testing.T) {
+	b := testBuilder(t)
+	a := b.clusterArchive()
+	finish(t, a, archiveRecord{Names: []string{"stockade.local/x:y"}})
+	_, ok := a.load()
+	require.True(t, ok)
+	require.NoError(t, os.Remove(a.record()))
+	_, ok = a.load()
+	assert.False(t, ok)
+}
+
+func TestKeysAreTheSameEveryTime(t *testing.T) {
+	b := testBuilder(t)
+	cluster, node := b.clusterKey(), b.nodeKey()
+	for range 20 {
+		again := testBuilder(t)
+		require.Equal(t, cluster, again.clusterKey())
+		require.Equal(t, node, again.nodeKey())
+	}
+}
+
+func TestOnlyWhatAComponentIsInChangesWithIt(t *testing.T) {
+	b := testBuilder(t)
+	cluster, node := b.clusterKey(), b.nodeKey()
+	change := func(component string) {
+		c := b.components[component]
+		c.Key = "changed"
+		b.components[component] = c
+	}
+	change("gvisor")
+	assert.Equal(t, cluster, b.clusterKey())
+	assert.NotEqual(t, node, b.nodeKey())
+
+	node = b.nodeKey()
+	change("coredns")
+	assert.NotEqual(t, cluster, b.clusterKey())
+	assert.NotEqual(t, node, b.nodeKey(), "the node image carries the cluster's images")
+}
+
+func TestWithoutPreloadingTheImagesAreAnArchiveToImport(t *testing.T) {
+	b := testBuilder(t)
+	carrying := b.nodeKey()
+	b.NoPreload = true
+	require.NotEqual(t, carrying, b.nodeKey())
+	finish(t, b.clusterArchive(), archiveRecord{Names: []string{"stockade.local/x:y"}})
+	finish(t, b.nodeArchive(), archiveRecord{Names: []string{b.nodeTag()}})
+	images, ok, err := b.result()
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.False(t, images.Preloaded)
+	assert.Equal(t, []string{b.clusterArchive().path}, images.Archives)
+}
+
+func TestRegistryOnlyChangesTheNames(t *testing.T) {
+	b := testBuilder(t)
+	b.Registry = "registry.example/stockade"
+	b.programs = []keyedProgram{{DefaultPrograms()[0], "key"}}
+	images, ok, err := b.result()
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Contains(t, images.Names, "registry.example/stockade/probe:dev")
+	assert.Contains(t, images.Names, "registry.example/stockade/python-sandbox:3.11")
+	assert.Empty(t, images.NodeArchive)
+	assert.Empty(t, images.Archives)
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// HomeEnv names the environment variable that moves all of Stockade's files on
+// the host to another folder.
+const HomeEnv = "STOCKADE_HOME"
+
+// rootModule is the first line of the go.mod that marks a checkout.
+const rootModule = "module github.com/stockade-dev/stockade"
+
+// Options says where Build works and what it takes. The zero value uses the
+// default home, the checkout around the working directory and the default
+// programs, and reports nothing.
+type Options struct {
+	// Home is the folder for all results; empty means DefaultHome.
+	Home string
+
+	// Source is the root of a checkout of this repository, whose tools/ folder
+	// pins the third-party programs; empty means FindSource.
+	Source string
+
+	// Progress tells a person what happens; nil is silent.
+	Progress *progress.Reporter
+
+	// Programs are this repository's own programs that run inside the cluster.
+	// Each becomes an image and an archive of its own, because they change
+	// often and everything else does not. Nil means DefaultPrograms.
+	Programs []Program
+
+	// Mirror is the Debian mirror to install from; empty means the one this
+	// host's apt is configured with.
+	Mirror string
+
+	// NoPreload leaves the images out of the node image, so that they have to
+	// be imported into every node of every new cluster.
+	NoPreload bool
+
+	// Registry, when set, names a repository that already serves all images
+	// (the names then begin with it instead of Repository), and no image is
+	// built: Images.NodeArchive and Images.Archives stay empty. It is for
+	// machines with registry access and has not been tested.
+	Registry string
+}
+
+// Program is a main package of this repository that becomes an image with
+// nothing but one static binary in it.
+type Program struct {
+	Name    string // file name of the binary, which lies in the image's root
+	Package string // main package, relative to the checkout: "./cmd/probe"
+	Image   string // name and tag without the repository: "probe:dev"
+}
+
+// DefaultPrograms are the programs every cluster needs.
+func DefaultPrograms() []Program {
+	return []Program{{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"}}
+}
+
+// DefaultHome returns the folder for all files on the host: $STOCKADE_HOME,
+// else $XDG_CACHE_HOME/stockade, else ~/.cache/stockade.
+func DefaultHome() (string, error) {
+	if home := os.Getenv(HomeEnv); home != "" {
+		return filepath.Abs(home)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding a folder for Stockade's files: %w; set %s", err, HomeEnv)
+	}
+	return filepath.Join(cache, "stockade"), nil
+}
+
+// FindSource returns the checkout that holds the working directory or, failing
+// that, the running executable.
+func FindSource() (string, error) {
+	var starts []string
+	if wd, err := os.Getwd(); err == nil {
+		starts = append(starts, wd)
+	}
+	if exe, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(exe))
+	}
+	for _, start := range starts {
+		if root, ok := checkoutAbove(start); ok {
+			return root, nil
+		}
+	}
+	return "", errNoSource
+}
+
+var errNoSource = errors.New("finding Stockade's sources: no checkout around the working directory or the executable; " +
+	"run from a clone of the repository, or set Options.Source to one")
+
+func checkoutAbove(dir string) (string, bool) {
+	for {
+		if isCheckout(dir) {
+			return dir, true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", false
+		}
+		dir = parent
+	}
+}
+
+func isCheckout(dir string) bool {
+	gomod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return false
+	}
+	first, _, _ := strings.Cut(string(gomod), "\n")
+	info, err := os.Stat(filepath.Join(dir, "tools"))
+	return strings.TrimSpace(first) == rootModule && err == nil && info.IsDir()
+}
+
+// resolve fills in the defaults.
+func (o Options) resolve() (Options, error) {
+	var err error
+	if o.Home == "" {
+		if o.Home, err = DefaultHome(); err != nil {
+			return o, err
+		}
+	}
+	if o.Source == "" {
+		if o.Source, err = FindSource(); err != nil {
+			return o, err
+		}
+	}
+	if !isCheckout(o.Source) {
+		return o, fmt.Errorf("reading the sources in %s: not a checkout of this repository (no tools folder beside its go.mod)", o.Source)
+	}
+	if o.Programs == nil {
+		o.Programs = DefaultPrograms()
+	}
+	for _, dir := range []*string{&o.Home, &o.Source} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return o, fmt.Errorf("resolving %s: %w", *dir, err)
+		}
+	}
+	return o, nil
+}

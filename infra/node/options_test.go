@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHomeFollowsTheEnvironment(t *testing.T) {
+	t.Setenv(HomeEnv, "/somewhere/else")
+	home, err := DefaultHome()
+	require.NoError(t, err)
+	assert.Equal(t, "/somewhere/else", home)
+
+	t.Setenv(HomeEnv, "")
+	t.Setenv("XDG_CACHE_HOME", "/cache")
+	home, err = DefaultHome()
+	require.NoError(t, err)
+	assert.Equal(t, "/cache/stockade", home)
+}
+
+func TestSourcesAreFoundFromAnywhereInACheckout(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), rootModule+"\n\ngo 1.26.0\n")
+	write(t, filepath.Join(root, "tools", "x", "go.mod"), "module x\n")
+	inside := filepath.Join(root, "tools", "x")
+	t.Chdir(inside)
+	found, err := FindSource()
+	require.NoError(t, err)
+	assert.Equal(t, root, found)
+}
+
+func TestOutsideACheckoutTheErrorSaysWhatToDo(t *testing.T) {
+	_, ok := checkoutAbove(t.TempDir())
+	assert.False(t, ok)
+	assert.ErrorContains(t, errNoSource, "run from a clone of the repository, or set Options.Source")
+
+	_, err := Options{Home: t.TempDir(), Source: t.TempDir()}.resolve()
+	assert.ErrorContains(t, err, "not a checkout of this repository")
+}
+
+func TestAnotherModuleWithToolsIsNoCheckoutOfOurs(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), "module example.org/other\n")
+	write(t, filepath.Join(root, "tools", "x", "go.mod"), "module x\n")
+	assert.False(t, isCheckout(root))
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRestOfAKilledBuildIsRemovedAndFinishedWorkIsKept(t *testing.T) {
+	bin := t.TempDir()
+	unfinished, err := tempDir(bin, "kubernetes")
+	require.NoError(t, err)
+	write(t, filepath.Join(unfinished, "kubelet"), "half of it")
+	finished := filepath.Join(bin, "etcd-0123456789ab")
+	write(t, filepath.Join(finished, "etcd"), "all of it")
+
+	require.NoError(t, sweep(bin, filepath.Join(bin, "missing")))
+	assert.NoDirExists(t, unfinished)
+	assert.FileExists(t, filepath.Join(finished, "etcd"))
+}
+
+func TestWorkAppearsUnderItsFinalNameOnlyWhenPublished(t *testing.T) {
+	bin := t.TempDir()
+	tmp, err := tempDir(bin, "etcd")
+	require.NoError(t, err)
+	write(t, filepath.Join(tmp, "etcd"), "program")
+	final := filepath.Join(bin, "etcd-0123456789ab")
+	assert.False(t, exists(final))
+	require.NoError(t, publish(tmp, final))
+	assert.FileExists(t, filepath.Join(final, "etcd"))
+	assert.NoDirExists(t, tmp)
+	assert.ErrorContains(t, publish(tmp, final), "publishing etcd-0123456789ab")
+}
+
+func TestLackOfSpaceIsToldWithWhatIsNeededAndWhatToDo(t *testing.T) {
+	require.NoError(t, spaceError("/home", "building", 2*gib, 2*gib))
+	err := spaceError("/home", "building the third-party programs", 3*gib, 512*mib)
+	require.Error(t, err)
+	assert.Equal(t, "building the third-party programs needs about 3.0 GiB in /home but only 512 MiB are free; "+
+		"make room, or set STOCKADE_HOME (or GOCACHE, GOMODCACHE) to a larger disk", err.Error())
+}
+
+func TestSpaceIsMeasuredWhereTheFolderWillBe(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "not", "there", "yet")
+	require.NoError(t, checkSpace(missing, "nothing", 0))
+	assert.ErrorContains(t, checkSpace(missing, "everything", 1<<62), "everything needs about")
+}
