@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// record identifies a process for good. A process id alone is reused, after a
+// reboot almost surely.
+type record struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot, field 22 of /proc/PID/stat
+	Boot  string `json:"boot"`  // /proc/sys/kernel/random/boot_id
+}
+
+func newRecord(pid int) (record, error) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return record{}, fmt.Errorf("identifying process %d: %w", pid, err)
+	}
+	start, _, err := parseStat(string(stat))
+	if err != nil {
+		return record{}, fmt.Errorf("identifying process %d: %w", pid, err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return record{}, fmt.Errorf("identifying process %d: %w", pid, err)
+	}
+	return record{pid, start, strings.TrimSpace(string(boot))}, nil
+}
+
+// parseStat reads the start time and the state out of /proc/PID/stat. The
+// program's name in it may hold spaces and parentheses, so fields are counted
+// from the last one.
+func parseStat(stat string) (start uint64, state string, err error) {
+	end := strings.LastIndexByte(stat, ')')
+	if end < 0 {
+		return 0, "", errors.New("unexpected format of the stat file")
+	}
+	fields := strings.Fields(stat[end+1:])
+	if len(fields) < 20 {
+		return 0, "", errors.New("unexpected format of the stat file")
+	}
+	start, err = strconv.ParseUint(fields[19], 10, 64)
+	return start, fields[0], err
+}
+
+// alive reports whether the very process of the record still runs. A zombie
+// does not run: it only waits for a parent that may never look.
+func (r record) alive() bool {
+	if r.PID <= 0 {
+		return false
+	}
+	now, err := newRecord(r.PID)
+	if err != nil || now != r {
+		return false
+	}
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.PID), "stat"))
+	if err != nil {
+		return false
+	}
+	_, state, err := parseStat(string(stat))
+	return err == nil && state != "Z" && state != "X"
+}
+
+func readRecord(path string) (record, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, nil
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("reading a process record: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		// Half a file is what a crash leaves; nobody can be told by it.
+		return record{}, nil
+	}
+	return r, nil
+}
+
+func (r record) write(path string) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing a process record: %w", err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("writing a process record: %w", err)
+	}
+	return nil
+}
+
+// end asks the process to end and kills it when it takes longer than grace.
+func (r record) end(ctx context.Context, grace time.Duration) error {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if !r.alive() {
+			return nil
+		}
+		if err := syscall.Kill(r.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("ending process %d: %w", r.PID, err)
+		}
+		wait, cancel := context.WithTimeout(ctx, grace)
+		err := poll(wait, func() (bool, error) { return !r.alive(), nil })
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("waiting for process %d to end: %w", r.PID, context.Cause(ctx))
+		}
+	}
+	return fmt.Errorf("ending process %d: it outlived SIGKILL by %s; it may hang in the kernel, and only a reboot helps then", r.PID, grace)
+}
+
+// poll calls done until it is true, fails, or the context ends.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}

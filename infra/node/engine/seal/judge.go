@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// NS identifies a network namespace by the inode number of its nsfs file.
+type NS uint64
+
+// Unknown stands for a namespace that could not be identified.
+const Unknown NS = 0
+
+// Facts is what Judge decides on.
+type Facts struct {
+	Sealed NS // the namespace whose seal is in question
+	Host   NS // the namespace the machine itself lives in
+
+	// Namespaces holds every network namespace that was found.
+	Namespaces map[NS]Namespace
+}
+
+// Namespace is one network namespace as seen from inside.
+type Namespace struct {
+	Name   string // for messages
+	Links  []Link
+	Routes []Route // all tables, both families
+}
+
+// Link is a network interface.
+type Link struct {
+	Name string
+	// Kind is the kernel's link kind (veth, bridge, vxlan, ...), empty for
+	// hardware and for the loopback device.
+	Kind     string
+	Loopback bool
+	// Paired says that the link has another end or a link below it.
+	Paired bool
+	// Peer is where that other end is.
+	Peer NS
+}
+
+// Route is a routing table entry.
+type Route struct {
+	Table   int
+	Dst     netip.Prefix // 0.0.0.0/0 or ::/0 for a default route
+	Local   bool         // delivers to this very namespace
+	Blocked bool         // blackhole, unreachable, prohibit, throw
+	Via     netip.Addr   // gateway, invalid when there is none
+	Dev     string
+}
+
+// Code says what kind of opening was found.
+type Code string
+
+const (
+	// Absent: the namespace that should be sealed does not exist.
+	Absent Code = "absent"
+	// IsHost: the sealed namespace is the machine's own.
+	IsHost Code = "is-host"
+	// Hardware: a physical device, or a kind of link whose far end cannot be
+	// told, is within reach.
+	Hardware Code = "hardware"
+	// ToHost: a link leads into the machine's own namespace.
+	ToHost Code = "to-host"
+	// ToUnknown: a link leads into a namespace that could not be identified.
+	ToUnknown Code = "to-unknown"
+	// DefaultRoute: the sealed namespace has a route to everywhere that is not
+	// delivered locally.
+	DefaultRoute Code = "default-route"
+	// Gateway: the sealed namespace has a route through a gateway.
+	Gateway Code = "gateway"
+)
+
+// Opening is one way out.
+type Opening struct {
+	Code      Code
+	Namespace string
+	Detail    string // the link or route
+}
+
+func (o Opening) String() string {
+	return fmt.Sprintf("%s in namespace %s (%s)", o.Detail, o.Namespace, o.Code)
+}
+
+// OpenError says that the seal is not proved, and what is open.
+type OpenError struct{ Openings []Opening }
+
+func (e *OpenError) Error() string {
+	parts := make([]string, len(e.Openings))
+	for i, o := range e.Openings {
+		parts[i] = o.String()
+	}
+	return "the seal is open: " + strings.Join(parts, "; ") +
+		"; run `stockade down` and `stockade up` to make a new one"
+}
+
+// Has reports whether an opening of the given code was found.
+func (e *OpenError) Has(code Code) bool {
+	return slices.ContainsFunc(e.Openings, func(o Opening) bool { return o.Code == code })
+}
+
+// closedKinds are the link kinds that end where they begin unless Paired says
+// otherwise. Everything else counts as open: a tun device ends in some
+// process, WireGuard sends from the namespace it was made in, and what the
+// future brings is not for us to guess.
+var closedKinds = map[string]bool{
+	"bridge": true,
+	"dummy":  true,
+	"veth":   true,
+	"vxlan":  true, // its outer packets take the namespace's own routes
+	"ifb":    true,
+}
+
+// restingKinds are tunnels that the kernel puts into every new namespace when
+// their module is loaded. Their outer packets take the namespace's own routes
+// as well.
+var restingKinds = map[string]bool{
+	"ipip": true, "sit": true, "ip6tnl": true, "gre": true, "gretap": true,
+	"ip6gre": true, "ip6gretap": true, "erspan": true, "vti": true, "vti6": true,
+}
+
+// Judge returns nil when nothing in the sealed namespace, and in the
+// namespaces behind it, leads anywhere else. Otherwise it returns an
+// *OpenError with all that is open.
+func Judge(f Facts) error {
+	var open []Opening
+	add := func(code Code, ns, format string, args ...any) {
+		open = append(open, Opening{code, ns, fmt.Sprintf(format, args...)})
+	}
+
+	start, ok := f.Namespaces[f.Sealed]
+	switch {
+	case f.Sealed == Unknown || !ok:
+		add(Absent, "?", "no such namespace")
+		return &OpenError{open}
+	case f.Sealed == f.Host:
+		add(IsHost, start.Name, "the machine's own network")
+		return &OpenError{open}
+	}
+
+	// The sealed namespace itself is the last hop of everything: it must have
+	// nowhere to forward to. Nodes behind it do have a default route, to it.
+	for _, r := range start.Routes {
+		if r.Local || r.Blocked {
+			continue
+		}
+		if r.Dst.Bits() == 0 {
+			add(DefaultRoute, start.Name, "route to %s dev %s table %d", r.Dst, r.Dev, r.Table)
+		} else if r.Via.IsValid() {
+			add(Gateway, start.Name, "route to %s via %s dev %s table %d", r.Dst, r.Via, r.Dev, r.Table)
+		}
+	}
+
+	seen := map[NS]bool{f.Sealed: true}
+	for queue := []NS{f.Sealed}; len(queue) > 0; queue = queue[1:] {
+		here := f.Namespaces[queue[0]]
+		for _, l := range here.Links {
+			if l.Loopback {
+				continue
+			}
+			if !closedKinds[l.Kind] && !restingKinds[l.Kind] {
+				kind := cmp.Or(l.Kind, "hardware")
+				add(Hardware, here.Name, "link %s of kind %s", l.Name, kind)
+				continue
+			}
+			// A veth without another end does not exist: the kernel did not
+			// say where it is.
+			if l.Kind == "veth" && !l.Paired {
+				add(ToUnknown, here.Name, "link %s, whose other end cannot be found", l.Name)
+				continue
+			}
+			if !l.Paired || seen[l.Peer] {
+				continue
+			}
+			if l.Peer == f.Host {
+				add(ToHost, here.Name, "link %s to the machine's own network", l.Name)
+				continue
+			}
+			if _, known := f.Namespaces[l.Peer]; l.Peer == Unknown || !known {
+				add(ToUnknown, here.Name, "link %s, whose other end is in an unknown namespace", l.Name)
+				continue
+			}
+			seen[l.Peer] = true
+			queue = append(queue, l.Peer)
+		}
+	}
+	if len(open) > 0 {
+		return &OpenError{open}
+	}
+	return nil
+}
