@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// App is the command with all that it needs from outside.
+type App struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Getenv reads the environment; Now is the clock.
+	Getenv func(string) string
+	Now    func() time.Time
+	// Color says whether stdout is a terminal that takes colours. NO_COLOR
+	// overrules it.
+	Color bool
+	// Home is the one folder that all of stockade's files on this machine lie
+	// in, usually from [Home].
+	Home string
+
+	Registry *suite.Registry
+	// Mutants describes the overlays under overlays/mutants.
+	Mutants func() ([]Mutant, error)
+	// Layers are the parts of the environment, from the machine upwards.
+	Layers []Layer
+	Seal   Seal
+	Host   Host
+	Runner Runner
+	// Exec runs a command of the user's on this process's streams, with
+	// KUBECONFIG set and the programs that were built on its PATH, and returns
+	// its exit code. It may replace this process instead.
+	Exec func(ctx context.Context, argv []string) (int, error)
+	// ServeRange runs the outside world in the foreground, until ctx ends.
+	ServeRange func(ctx context.Context, args []string) error
+
+	quiet, verbose bool
+	started        bool
+}
+
+// Layer is one part of the environment. Up and Down may be repeated, and cope
+// with whatever an earlier one that was killed left behind.
+type Layer interface {
+	// Name is what a person calls it: "node image", "cluster".
+	Name() string
+	// Sealed tells that Up and Status must run inside the seal.
+	Sealed() bool
+	Up(context.Context, *progress.Reporter) error
+	Status(context.Context) (State, error)
+	Down(context.Context, *progress.Reporter) error
+}
+
+// State is how a layer is.
+type State struct {
+	Up     bool   `json:"up"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Seal is the network namespace with no way out.
+type Seal interface {
+	// Inside tells whether this process is in it.
+	Inside() (bool, error)
+	// Standing tells whether there is one to enter.
+	Standing(context.Context) (bool, error)
+	// Enter runs this program again in it, with the same arguments and
+	// streams, and returns its exit code. It may replace this process instead,
+	// so nothing that has to be undone may be open.
+	Enter(context.Context) (int, error)
+}
+
+// Host looks at the machine, and changes nothing.
+type Host interface {
+	Doctor(context.Context) ([]Check, error)
+}
+
+// Check is one thing that the machine has or lacks.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Required: without it nothing works. The rest is adapted to, or costs
+	// some scenarios.
+	Required bool   `json:"required"`
+	Detail   string `json:"detail,omitempty"`
+	// Remedy is what to do when it is not OK.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Runner attacks.
+type Runner interface {
+	// Run attacks one target. The run may be partial beside an error.
+	Run(context.Context, RunOptions) (*runner.Run, error)
+	// Prove runs the reference, then every mutant.
+	Prove(context.Context, ProveOptions) ([]runner.Kill, *runner.Run, error)
+	// Cleanup removes what earlier runs left, and returns what it removed and
+	// what it could not.
+	Cleanup(context.Context, *progress.Reporter) (removed, left []string, err error)
+}
+
+// RunOptions say what to attack, with what.
+type RunOptions struct {
+	Target    string
+	Scenarios []*suite.Scenario
+	Progress  *progress.Reporter
+}
+
+// ProveOptions say which mutants to try; none means all.
+type ProveOptions struct {
+	Mutants  []string
+	Progress *progress.Reporter
+}
+
+// Mutant is an overlay that weakens one control.
+type Mutant struct {
+	ID string `json:"id"`
+	// Title says what it weakens.
+	Title string `json:"title"`
+}
+
+// Targets are what a run can attack.
+var Targets = []string{"reference", "seed"}
+
+// Home returns the folder for stockade's files: STOCKADE_HOME, or stockade
+// under the user's cache folder.
+func Home(getenv func(string) string) (string, error) {
+	switch {
+	case getenv("STOCKADE_HOME") != "":
+		return filepath.Abs(getenv("STOCKADE_HOME"))
+	case getenv("XDG_CACHE_HOME") != "":
+		return filepath.Abs(filepath.Join(getenv("XDG_CACHE_HOME"), "stockade"))
+	case getenv("HOME") != "":
+		return filepath.Abs(filepath.Join(getenv("HOME"), ".cache", "stockade"))
+	}
+	return "", errors.New("finding a folder for stockade's files: set STOCKADE_HOME, XDG_CACHE_HOME or HOME")
+}
+
+// exit is an error with an exit code. A nil cause prints nothing: all was said.
+type exit struct {
+	code  int
+	cause error
+}
+
+func (e *exit) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.cause.Error()
+}
+
+func (e *exit) Unwrap() error { return e.cause }
+
+func withCode(code int, cause error) error {
+	if code == verdict.ExitConformant && cause == nil {
+		return nil
+	}
+	return &exit{code, cause}
+}
+
+func usage(format string, args ...any) error {
+	return &exit{verdict.ExitUsage, fmt.Errorf(format, args...)}
+}
+
+func incomplete(format string, args ...any) error {
+	return &exit{verdict.ExitInconclusive, fmt.Errorf(format, args...)}
+}
+
+// Run executes the command line and returns the exit code.
+func (a *App) Run(ctx context.Context, args []string) int {
+	a.started = false
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return verdict.ExitConformant
+	}
+	code := verdict.ExitInternal
+	var e *exit
+	switch {
+	case errors.As(err, &e):
+		code = e.code
+		err = e.cause
+	case ctx.Err() != nil:
+		code = verdict.ExitInterrupted
+	case !a.started:
+		// Nothing of ours ran yet: cobra did not understand the words.
+		code = verdict.ExitUsage
+	}
+	if err != nil {
+		a.complain(err)
+	}
+	if code == verdict.ExitUsage {
+		_, _ = fmt.Fprintf(a.Stderr, "`%s --help` says more.\n", cmd.CommandPath())
+	}
+	return code
+}
+
+// complain prints an error. It may quote what a sandbox sent.
+func (a *App) complain(err error) {
+	for i, line := range strings.Split(err.Error(), "\n") {
+		prefix := "stockade: "
+		if i > 0 {
+			prefix = "  "
+		}
+		_, _ = fmt.Fprintln(a.Stderr, prefix+report.Clean(line))
+	}
+}
+
+// progress returns the reporter for stderr; a silent one for --quiet.
+func (a *App) progress() *progress.Reporter {
+	if a.quiet {
+		return nil
+	}
+	return progress.New(a.Stderr)
+}
+
+func (a *App) style() report.Style {
+	return report.Style{Color: a.Color && a.Getenv("NO_COLOR") == "", Verbose: a.verbose}
+}
+
+func (a *App) runDir() string { return filepath.Join(a.Home, "run") }

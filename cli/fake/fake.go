@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fake is a stockade whose machine, seal and attacks are made up, for
+// the tests of the command line. Nothing here touches a machine or a cluster,
+// and nothing that it reports means anything. No shipped program links it.
+//
+// What it pretends is told by the environment: FAKE_DOCTOR=missing,
+// FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER and FAKE_DOWN=LAYER (that layer
+// fails), FAKE_RUN=held|breached|inconclusive|partial|error|residue|interrupt,
+// FAKE_PROVE=killed|survived|void.
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stockade-dev/stockade/cli"
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// T0 is when everything here happens.
+var T0 = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// App returns the made-up stockade with streams and environment.
+func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) *cli.App {
+	m := &machine{getenv: getenv, stderr: stderr}
+	home, err := cli.Home(getenv)
+	if err != nil {
+		home = "/nonexistent"
+	}
+	return &cli.App{
+		Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv, Now: func() time.Time { return T0 },
+		Home: home, Registry: Registry(),
+		Mutants: func() ([]cli.Mutant, error) {
+			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere"}, {ID: "writable-root", Title: "a writable root file system"}}, nil
+		},
+		Layers: []cli.Layer{
+			&layer{m: m, name: "images"}, &layer{m: m, name: "seal"}, &layer{m: m, name: "engine"},
+			&layer{m: m, name: "cluster", sealed: true}, &layer{m: m, name: "range", sealed: true},
+		},
+		Seal: m, Host: m, Runner: m,
+		Exec: func(ctx context.Context, argv []string) (int, error) {
+			return start(ctx, argv, "KUBECONFIG=/made/up")
+		},
+		ServeRange: func(ctx context.Context, args []string) error {
+			_, err := fmt.Fprintln(stdout, "serving", strings.Join(args, " "))
+			return err
+		},
+	}
+}
+
+// Registry returns three made-up scenarios.
+func Registry() *suite.Registry {
+	nothing := func(context.Context, *probe.Env) []verdict.Step { return nil }
+	scenario := func(id, title, claim, mutant string) suite.Scenario {
+		return suite.Scenario{
+			ID: id, Title: title, About: "A made-up scenario of the command line's tests.", Claims: []string{claim},
+			Kind: suite.Guarantee, Severity: suite.High, Attack: nothing, Accept: []verdict.Class{verdict.Dropped},
+			Control: suite.ControlSpec{Why: "the control Pod can"}, Mutants: []string{mutant},
+		}
+	}
+	var r suite.Registry
+	seed := scenario("disk.fill-scratch", "Fill the scratch space", "AS-16", "writable-root")
+	seed.Target = "seed"
+	r.MustAdd(
+		scenario("egress.connect-out", "Connect to a public address", "AS-06", "open-egress"),
+		scenario("filesystem.write-root", "Write outside of the scratch space", "AS-07", "writable-root"),
+		seed,
+	)
+	return &r
+}
+
+type machine struct {
+	getenv func(string) string
+	stderr io.Writer
+}
+
+func (m *machine) Doctor(context.Context) ([]cli.Check, error) {
+	return []cli.Check{
+		{Name: "root", OK: m.getenv("FAKE_DOCTOR") != "missing", Required: true, Detail: "uid 1000", Remedy: "run it as root: sudo stockade up"},
+		{Name: "CAP_SYS_RESOURCE", Detail: "not in the bounding set", Remedy: "nothing to do: containers are started without it"},
+		{Name: "memory", OK: true, Required: true, Detail: "24 GiB"},
+	}, nil
+}
+
+func (m *machine) Inside() (bool, error) { return m.getenv("FAKE_INSIDE") != "", nil }
+
+func (m *machine) Standing(context.Context) (bool, error) {
+	return m.getenv("FAKE_SEAL") != "none", nil
+}
+
+// Enter runs this program for real, with a variable that says that it is in.
+func (m *machine) Enter(ctx context.Context) (int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	return start(ctx, append([]string{self}, os.Args[1:]...), "FAKE_INSIDE=1")
+}
+
+func start(ctx context.Context, argv []string, env string) (int, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err := cmd.Run()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return failed.ExitCode(), nil
+	}
+	return 0, err
+}
+
+type layer struct {
+	m      *machine
+	name   string
+	sealed bool
+}
+
+func (l *layer) Name() string { return l.name }
+func (l *layer) Sealed() bool { return l.sealed }
+
+func (l *layer) Up(context.Context, *progress.Reporter) error {
+	if l.m.getenv("FAKE_UP") == l.name {
+		return errors.New("no space left on the made-up device; free 10 GB under STOCKADE_HOME")
+	}
+	return nil
+}
+
+func (l *layer) Status(context.Context) (cli.State, error) {
+	if l.m.getenv("FAKE_UP") == l.name {
+		return cli.State{}, errors.New("no answer")
+	}
+	return cli.State{Up: true, Detail: "made up"}, nil
+}
+
+func (l *layer) Down(context.Context, *progress.Reporter) error {
+	if l.m.getenv("FAKE_DOWN") == l.name {
+		return errors.New("device or resource busy")
+	}
+	return nil
+}
+
+func (m *machine) Run(_ context.Context, o cli.RunOptions) (*runner.Run, error) {
+	o.Progress.Note("attacking %s", o.Target)
+	kind := m.getenv("FAKE_RUN")
+	if kind == "error" {
+		return nil, errors.New("finding the target: the cluster UID is another's")
+	}
+	if kind == "interrupt" {
+		p, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = p.Signal(os.Interrupt)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	run := &runner.Run{
+		ID: "00000000000000aa", Started: T0, Ended: T0.Add(12 * time.Second), Target: o.Target,
+		Substrate: map[string]string{"cluster": "made up"},
+	}
+	for i, s := range o.Scenarios {
+		e := evidence(kind == "breached" && i == 0)
+		if kind == "inconclusive" && i == 0 {
+			e.Controls = nil
+		}
+		r := verdict.Decide(e)
+		run.Outcomes = append(run.Outcomes, runner.Outcome{
+			Scenario: s, Result: r, Rounds: []runner.Round{{Evidence: e, Result: r}}, Took: 1500 * time.Millisecond,
+		})
+	}
+	switch kind {
+	case "residue":
+		run.Residue = []string{"Pod made-up/control"}
+	case "partial":
+		return run, errors.New("asking the API server: connection refused")
+	}
+	return run, nil
+}
+
+func evidence(breached bool) verdict.Evidence {
+	step := verdict.Step{Name: "connect", Class: verdict.Dropped, OK: breached, Millis: 1500}
+	at := func(nonce string, s verdict.Step) verdict.Attempt {
+		return verdict.Attempt{Nonce: strings.Repeat(nonce, 32), Complete: true, Steps: []verdict.Step{s}, Start: T0, End: T0}
+	}
+	return verdict.Evidence{
+		Attempts: []verdict.Attempt{at("a", step)}, Accept: []verdict.Class{verdict.Dropped},
+		Controls: []verdict.Attempt{at("c", verdict.Step{Name: "connect", OK: true, Millis: 2})},
+	}
+}
+
+func (m *machine) Prove(ctx context.Context, o cli.ProveOptions) ([]runner.Kill, *runner.Run, error) {
+	all := Registry().All()
+	run, err := m.Run(ctx, cli.RunOptions{Target: "reference", Scenarios: all[1:], Progress: o.Progress})
+	fate := runner.Fate(m.getenv("FAKE_PROVE"))
+	var kills []runner.Kill
+	for _, s := range all {
+		if len(o.Mutants) > 0 && !slices.Contains(o.Mutants, s.Mutants[0]) {
+			continue
+		}
+		k := runner.Kill{Mutant: s.Mutants[0], Scenario: s.ID, Fate: fate, Took: 2 * time.Second}
+		if fate == runner.Killed {
+			k.Result = verdict.Breach("connected")
+		}
+		kills = append(kills, k)
+	}
+	return kills, run, err
+}
+
+func (m *machine) Cleanup(context.Context, *progress.Reporter) (removed, left []string, err error) {
+	if m.getenv("FAKE_RUN") == "residue" {
+		left = []string{"Pod made-up/\x1b[31mcontrol"}
+	}
+	return []string{"ConfigMap made-up/thing"}, left, nil
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+func (a *App) doctorCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Say what this machine has, lacks, and how to mend it", Args: cobra.NoArgs,
+		Long: `Look at the machine and change nothing: kernel features, privileges, programs,
+memory and disk space. What is marked "missing" has to be mended before
+` + "`stockade up`" + ` can work; what is marked "adapted" costs nothing or a scenario.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks, err := a.Host.Doctor(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("looking at the machine: %w", err)
+			}
+			if asJSON {
+				err = writeJSON(a.Stdout, checks)
+			} else {
+				err = a.writeChecks(checks)
+			}
+			if err != nil {
+				return err
+			}
+			if missing(checks) != nil {
+				return withCode(verdict.ExitInconclusive, nil)
+			}
+			return nil
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *App) writeChecks(checks []Check) error {
+	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for _, c := range checks {
+		mark := "ok"
+		switch {
+		case !c.OK && c.Required:
+			mark = "missing"
+		case !c.OK:
+			mark = "adapted"
+		}
+		// A failed write is kept by the tabwriter and returned by Flush.
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", mark, c.Name, report.Clean(c.Detail))
+		if !c.OK && c.Remedy != "" {
+			_, _ = fmt.Fprintf(t, "\t\t→ %s\n", c.Remedy)
+		}
+	}
+	return t.Flush()
+}
+
+func missing(checks []Check) (out []string) {
+	for _, c := range checks {
+		if !c.OK && c.Required {
+			out = append(out, fmt.Sprintf("%s: %s\n%s", c.Name, c.Detail, c.Remedy))
+		}
+	}
+	return out
+}
+
+// essentials refuses a machine on which nothing can work.
+func (a *App) essentials(ctx context.Context) error {
+	checks, err := a.Host.Doctor(ctx)
+	if err != nil {
+		return fmt.Errorf("looking at the machine: %w", err)
+	}
+	if m := missing(checks); m != nil {
+		return incomplete("this machine lacks what is needed; `stockade doctor` shows all of it:\n%s", strings.Join(m, "\n"))
+	}
+	return nil
+}
+
+func (a *App) imagesCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "images", Short: "Build the programs and images that the cluster is made of",
+		Args: subcommand, RunE: help,
+	}
+	build := &cobra.Command{
+		Use: "build", Short: "Build what is missing; do nothing where all is there", Args: cobra.NoArgs,
+		Long: `Build Kubernetes, containerd, gVisor, Cilium and the rest from their Go modules,
+and the images of the nodes and Pods from them. What was built is kept by the
+digest of all that went into it, so that a second call takes seconds, and one
+that was interrupted goes on where it stopped.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.locked(func() error {
+				if err := a.essentials(cmd.Context()); err != nil {
+					return err
+				}
+				return a.raise(cmd.Context(), a.Layers[:1])
+			})
+		},
+	}
+	cmd.AddCommand(build)
+	return cmd
+}
+
+func (a *App) upCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "up", Short: "Build the sealed cluster, the range and the sandboxes", Args: cobra.NoArgs,
+		Long: `Bring up, in this order: the images, the seal (proved before anything else runs
+in it), the container engine, the cluster, the range, the sandboxes. What stands
+already is left as it is; what an earlier call left half done is taken over.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context()) },
+	}
+}
+
+func (a *App) up(ctx context.Context) error {
+	inside, err := a.Seal.Inside()
+	if err != nil {
+		return fmt.Errorf("looking for the seal: %w", err)
+	}
+	layers := slices.DeleteFunc(slices.Clone(a.Layers), func(l Layer) bool { return l.Sealed() != inside })
+	err = a.locked(func() error {
+		if !inside {
+			if err := a.essentials(ctx); err != nil {
+				return err
+			}
+		}
+		return a.raise(ctx, layers)
+	})
+	if err != nil || inside {
+		return err
+	}
+	return a.enter(ctx)
+}
+
+func (a *App) raise(ctx context.Context, layers []Layer) error {
+	rep := a.progress()
+	for _, l := range layers {
+		done := rep.Step(l.Name())
+		err := l.Up(ctx, rep)
+		done("", err)
+		if err != nil {
+			return fmt.Errorf("bringing up the %s: %w", l.Name(), err)
+		}
+	}
+	return nil
+}
+
+// enter runs this command again inside the seal.
+func (a *App) enter(ctx context.Context) error {
+	code, err := a.Seal.Enter(ctx)
+	if err != nil {
+		return fmt.Errorf("entering the seal: %w", err)
+	}
+	return withCode(code, nil)
+}
+
+// sealed calls f inside the seal: at once where this process is in it, else
+// by running this command again there.
+func (a *App) sealed(ctx context.Context, f func() error) error {
+	inside, err := a.Seal.Inside()
+	if err != nil {
+		return fmt.Errorf("looking for the seal: %w", err)
+	}
+	if inside {
+		return f()
+	}
+	standing, err := a.Seal.Standing(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for the seal: %w", err)
+	}
+	if !standing {
+		return incomplete("there is no sealed cluster here: `stockade up` makes one")
+	}
+	return a.enter(ctx)
+}
+
+func (a *App) statusCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "status", Short: "Say what of the environment stands", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			inside, err := a.Seal.Inside()
+			if err != nil {
+				return fmt.Errorf("looking for the seal: %w", err)
+			}
+			if !inside {
+				standing, err := a.Seal.Standing(ctx)
+				if err != nil {
+					return fmt.Errorf("looking for the seal: %w", err)
+				}
+				if standing {
+					return a.enter(ctx)
+				}
+			}
+			return a.status(ctx, inside, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *App) status(ctx context.Context, inside, asJSON bool) error {
+	type row struct {
+		Name string `json:"name"`
+		State
+	}
+	var rows []row
+	all := true
+	for _, l := range a.Layers {
+		s := State{Detail: "down, for there is no seal"}
+		if inside || !l.Sealed() {
+			var err error
+			if s, err = l.Status(ctx); err != nil {
+				s = State{Detail: "cannot tell: " + err.Error()}
+			}
+		}
+		all = all && s.Up
+		s.Detail = report.Clean(s.Detail)
+		rows = append(rows, row{l.Name(), s})
+	}
+	if asJSON {
+		if err := writeJSON(a.Stdout, rows); err != nil {
+			return err
+		}
+	} else {
+		t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+		for _, r := range rows {
+			_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", map[bool]string{true: "up", false: "down"}[r.Up], r.Name, r.Detail)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if !all {
+		return withCode(verdict.ExitInconclusive, nil)
+	}
+	return nil
+}
+
+func (a *App) execCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "exec -- COMMAND [ARG…]", Short: "Run a command inside the seal, with KUBECONFIG set", Args: cobra.MinimumNArgs(1),
+		Example: "  stockade exec -- kubectl get pods -A",
+		Long:    "Run a command inside the seal: kubectl and the other programs that were built are on\nits PATH. The exit code is the command's own.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			return a.sealed(ctx, func() error {
+				code, err := a.Exec(ctx, args)
+				if err != nil {
+					return fmt.Errorf("running %s inside the seal: %w", args[0], err)
+				}
+				return withCode(code, nil)
+			})
+		},
+	}
+}
+
+func (a *App) downCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "down", Short: "Remove the cluster, the range, the engine and the seal", Args: cobra.NoArgs,
+		Long: "Remove everything that `stockade up` made, in the opposite order, whatever state it\nis in. Images and reports are kept: they lie under STOCKADE_HOME and can be deleted\nby hand.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.locked(func() error {
+				rep := a.progress()
+				var failed []string
+				for _, l := range slices.Backward(a.Layers) {
+					done := rep.Step("removing the " + l.Name())
+					err := l.Down(cmd.Context(), rep)
+					done("", err)
+					if err != nil {
+						// The rest must go all the same.
+						failed = append(failed, fmt.Sprintf("%s: %v", l.Name(), err))
+					}
+				}
+				if failed != nil {
+					return &exit{verdict.ExitResidue, fmt.Errorf("something was left behind:\n%s", strings.Join(failed, "\n"))}
+				}
+				return nil
+			})
+		},
+	}
+}
