@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package world names the places that the range plays: the addresses and
+// names of an outside world that exists only inside the sealed engine.
+//
+// It imports the standard library only, so that scenarios, the target
+// descriptor and the range itself share one list.
+package world
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"strings"
+)
+
+// Addresses as net.Dial takes them. The range answers on every address and
+// port; these are the ones that scenarios use by default. Documentation ranges
+// (RFC 5737, RFC 3849) are preferred: should a seal ever leak, nobody is hit.
+const (
+	PublicTCP  = "203.0.113.7:8080"
+	PublicTLS  = "8.8.8.8:443"
+	PublicUDP  = "198.51.100.9:4500"
+	PublicTCP6 = "[2001:db8::7]:443"
+	PublicDNS  = "8.8.8.8:53"
+	PublicICMP = "203.0.113.7"
+
+	Metadata  = "169.254.169.254:80"
+	Metadata6 = "[fd20:ce::254]:80"
+
+	// ControlPlane is a private GKE control-plane endpoint, NeighbourVM a
+	// machine of the same VPC that is no node.
+	ControlPlane = "172.16.0.2:443"
+	NeighbourVM  = "10.128.0.9:22"
+)
+
+// Names that the range's DNS knows. [TunnelZone] and [AttackerHost] lie under
+// .test, which RFC 6761 keeps out of the real DNS.
+const (
+	TunnelZone        = "tunnel.stockade.test."
+	AttackerHost      = "attacker.stockade.test."
+	MetadataHost      = "metadata.google.internal."
+	DefaultGoProxy    = "goproxy.example.test."
+	AllowedFrontEnd   = "storage.googleapis.com."
+	UnlistedFrontEnd  = "oauth2.googleapis.com."
+	restrictedAPIHost = "restricted.googleapis.com."
+	privateAPIHost    = "private.googleapis.com."
+)
+
+// Marker opens every answer of the range that is not HTTP, DNS or metadata,
+// and is the body of the HTTP ones: "STOCKADE-RANGE <nonce>\n". A client that
+// reads it has truly reached the range; "-" stands for no nonce.
+const Marker = "STOCKADE-RANGE"
+
+// CanaryPrefix opens every token that the metadata server hands out.
+const CanaryPrefix = "stockade-canary-"
+
+// MetadataAlso lists the metadata server's other doors: the second port, the
+// addresses to which GKE's data planes rewrite it, and IPv6.
+func MetadataAlso() []string {
+	return []string{
+		"169.254.169.254:8080", "169.254.169.252:988", "169.254.169.252:987", Metadata6,
+	}
+}
+
+// RFC1918 lists private addresses, one a range, that belong to nothing in the
+// cluster.
+func RFC1918() []string {
+	return []string{"10.99.0.7:8080", "172.31.0.7:8080", "192.168.77.7:8080"}
+}
+
+// IsMetadata says whether an address is one of the metadata server's.
+func IsMetadata(a netip.Addr) bool {
+	switch a.Unmap() {
+	case netip.AddrFrom4([4]byte{169, 254, 169, 254}), netip.AddrFrom4([4]byte{169, 254, 169, 252}),
+		netip.MustParseAddr("fd20:ce::254"):
+		return true
+	}
+	return false
+}
+
+// Place is one row of [Places].
+type Place struct {
+	ID      string // stable, kebab-case
+	Proto   string // "tcp", "udp", "icmp" or "dns"
+	Address string // host:port, a bare address for icmp, a zone for dns
+	Purpose string
+}
+
+// Places is the table of everything the range plays on purpose. All the rest
+// of the address space answers too, but is not named.
+func Places() []Place {
+	places := []Place{
+		{"public-tcp", "tcp", PublicTCP, "a plain HTTP server on the internet"},
+		{"public-tls", "tcp", PublicTLS, "a TLS server on the internet"},
+		{"public-udp", "udp", PublicUDP, "a UDP service on the internet"},
+		{"public-tcp6", "tcp", PublicTCP6, "a TLS server reached over IPv6"},
+		{"public-dns", "udp", PublicDNS, "a resolver that is not the cluster's"},
+		{"public-icmp", "icmp", PublicICMP, "a host that answers ping"},
+		{"tunnel-zone", "dns", TunnelZone, "a zone whose name server is the attacker's"},
+		{"attacker", "tcp", "203.0.113.66:443", "the attacker's own host"},
+		{"shared-front-end", "tcp", "203.0.113.10:443", "one address behind many Google API names"},
+		{"restricted-vip", "tcp", "199.36.153.4:443", "Google APIs inside a perimeter only"},
+		{"private-vip", "tcp", "199.36.153.8:443", "Google APIs without a perimeter"},
+		{"control-plane", "tcp", ControlPlane, "a private GKE control-plane endpoint"},
+		{"neighbour-vm", "tcp", NeighbourVM, "a VM of the same VPC"},
+		{"metadata", "tcp", Metadata, "the GCE metadata server"},
+	}
+	for i, a := range MetadataAlso() {
+		places = append(places, Place{"metadata-" + string(rune('a'+i)), "tcp", a, "another door of the metadata server"})
+	}
+	for i, a := range RFC1918() {
+		places = append(places, Place{"private-" + string(rune('a'+i)), "tcp", a, "a private address outside of the cluster"})
+	}
+	return places
+}
+
+// SharedFrontEnd returns the addresses that all Google API names and the Go
+// module proxy share, as they do on the internet: what a policy opens for one
+// of the names it opens for all.
+func SharedFrontEnd() []netip.Addr {
+	return addrs("203.0.113.10", "203.0.113.11", "2001:db8:a::10")
+}
+
+// Zone is the range's DNS view. The zero value serves the default names.
+type Zone struct {
+	// GoProxyHost is the Go module proxy's name; "" means [DefaultGoProxy].
+	GoProxyHost string
+	// Extra maps lower-case names without the trailing dot to addresses.
+	Extra map[string][]netip.Addr
+}
+
+// sharedSuffixes are the domains whose names sit behind [SharedFrontEnd].
+var sharedSuffixes = []string{
+	"googleapis.com", "google.com", "gcr.io", "pkg.dev", "gstatic.com", "googleusercontent.com", "golang.org",
+}
+
+// Resolve returns the addresses of a name, IPv4 and IPv6, the same each time.
+// It reports false for what does not exist: single labels, and the zones that
+// the real root servers deny too. Kubernetes search lists rely on that.
+func (z Zone) Resolve(name string) ([]netip.Addr, bool) {
+	n := strings.ToLower(strings.TrimSuffix(name, "."))
+	if a, ok := z.Extra[n]; ok {
+		return a, true
+	}
+	proxy := strings.ToLower(strings.TrimSuffix(z.GoProxyHost, "."))
+	switch n {
+	case trim(MetadataHost):
+		return addrs("169.254.169.254", "fd20:ce::254"), true
+	case trim(AttackerHost):
+		return addrs("203.0.113.66", "2001:db8::66"), true
+	case trim(restrictedAPIHost):
+		return addrs("199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7", "2600:2d00:2:1000::1"), true
+	case trim(privateAPIHost):
+		return addrs("199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11", "2600:2d00:2:2000::1"), true
+	}
+	if proxy != "" && n == proxy {
+		return SharedFrontEnd(), true
+	}
+	for _, s := range sharedSuffixes {
+		if under(n, s) {
+			return SharedFrontEnd(), true
+		}
+	}
+	for _, s := range []string{"local", "localhost", "invalid", "onion", "localdomain", "internal"} {
+		if under(n, s) {
+			return nil, false
+		}
+	}
+	if !strings.Contains(n, ".") {
+		return nil, false
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(n)) // a hash never fails to write
+	sum := h.Sum64()
+	v6 := netip.MustParseAddr("2001:db8:b::").As16()
+	for i := range 8 {
+		v6[8+i] = byte(sum >> (8 * i))
+	}
+	// .128 to .253: clear of the fixed places above.
+	v4 := netip.AddrFrom4([4]byte{203, 0, 113, byte(128 + sum%126)})
+	return []netip.Addr{v4, netip.AddrFrom16(v6)}, true
+}
+
+func trim(fqdn string) string { return strings.TrimSuffix(fqdn, ".") }
+
+func under(name, zone string) bool {
+	return name == zone || strings.HasSuffix(name, "."+zone)
+}
+
+func addrs(ss ...string) []netip.Addr {
+	out := make([]netip.Addr, len(ss))
+	for i, s := range ss {
+		out[i] = netip.MustParseAddr(s)
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlacesHaveUniqueIDsAndAddressesThatDial(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Places() {
+		assert.False(t, seen[p.ID], "%s appears twice", p.ID)
+		seen[p.ID] = true
+		switch p.Proto {
+		case "tcp", "udp":
+			_, err := netip.ParseAddrPort(p.Address)
+			assert.NoError(t, err, p.ID)
+		case "icmp":
+			_, err := netip.ParseAddr(p.Address)
+			assert.NoError(t, err, p.ID)
+		case "dns":
+			assert.Equal(t, byte('.'), p.Address[len(p.Address)-1], p.ID)
+		default:
+			t.Errorf("%s has the protocol %q", p.ID, p.Proto)
+		}
+	}
+}
+
+func TestGoogleNamesShareOneFrontEnd(t *testing.T) {
+	z := Zone{GoProxyHost: "goproxy.example.test"}
+	for _, n := range []string{AllowedFrontEnd, UnlistedFrontEnd, DefaultGoProxy, "GoProxy.Example.test.", "europe-docker.pkg.dev"} {
+		a, ok := z.Resolve(n)
+		require.True(t, ok, n)
+		assert.Equal(t, SharedFrontEnd(), a, n)
+	}
+}
+
+func TestResolveIsStableAndStaysInDocumentationRanges(t *testing.T) {
+	v4, v6 := netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")
+	for _, n := range []string{"a.b", "x.tunnel.stockade.test.", "example.org", "EXAMPLE.org."} {
+		a, ok := Zone{}.Resolve(n)
+		require.True(t, ok, n)
+		b, _ := Zone{}.Resolve(n)
+		assert.Equal(t, a, b)
+		assert.True(t, v4.Contains(a[0]) && v6.Contains(a[1]), "%s is at %v", n, a)
+	}
+	lower, _ := Zone{}.Resolve("example.org")
+	upper, _ := Zone{}.Resolve("EXAMPLE.ORG.")
+	assert.Equal(t, lower, upper)
+}
+
+func TestNamesThatTheRootDeniesDoNotExist(t *testing.T) {
+	for _, n := range []string{"stockade-control-plane", "kubernetes.default.svc.cluster.local.", "x.invalid", "c.project.internal.", ""} {
+		_, ok := Zone{}.Resolve(n)
+		assert.False(t, ok, n)
+	}
+}
+
+func TestExtraNamesWin(t *testing.T) {
+	want := []netip.Addr{netip.MustParseAddr("192.0.2.5")}
+	got, ok := Zone{Extra: map[string][]netip.Addr{"storage.googleapis.com": want}}.Resolve(AllowedFrontEnd)
+	require.True(t, ok)
+	assert.Equal(t, want, got)
+}
+
+func TestIsMetadataKnowsEveryDoor(t *testing.T) {
+	for _, a := range append(MetadataAlso(), Metadata) {
+		assert.True(t, IsMetadata(netip.MustParseAddrPort(a).Addr()), a)
+	}
+	assert.True(t, IsMetadata(netip.MustParseAddr("::ffff:169.254.169.254")))
+	assert.False(t, IsMetadata(netip.MustParseAddr("169.254.169.253")))
+}
