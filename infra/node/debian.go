@@ -71,10 +71,10 @@ ln -sf /lib/systemd/system/dbus.service /lib/systemd/system/multi-user.target.wa
 ln -s /usr/lib/llvm-19/bin/clang /usr/local/bin/clang
 ln -s /usr/lib/llvm-19/bin/llc /usr/local/bin/llc
 find /usr/lib/llvm-19/bin -mindepth 1 ! -name clang ! -name llc -delete
-rm -rf /usr/lib/llvm-19/build /usr/lib/llvm-19/include /usr/lib/llvm-19/share /usr/include/llvm* /usr/include/c++
-rm -rf /usr/lib/gcc /usr/include/x86_64-linux-gnu /usr/lib/python3 /usr/share/python3
-find /usr/lib /usr/local/lib -name '*.a' -delete
-find /usr/bin -lname '*llvm-19/bin/*' -delete
+rm -rf /usr/lib/llvm-19/build /usr/lib/llvm-19/include /usr/lib/llvm-19/share /usr/include /usr/lib/gcc
+find /usr/lib \( -name '*.a' -o -name '*san.so*' -o -name 'libclang-19.so*' -o -name LLVMPolly.so \
+	-o -path '*/clang/19/include/arm_*' -o -path '*/clang/19/include/opencl-*' \) -delete
+find /usr/bin \( -lname '*llvm-19/bin/*' -o -name '*-linux-gnu-*' -o -lname '*-linux-gnu-*' \) -delete
 clang --version >/dev/null
 llc --version >/dev/null
 `,
@@ -106,6 +106,9 @@ func (t debianTree) key(arch string) string {
 func (b *builder) debianPath(t debianTree) string {
 	return filepath.Join(b.debianDir(), t.Name+"-"+t.key(b.tc.Arch)+".tar")
 }
+
+// hostFolders are filled by whoever runs an image: device nodes and the like.
+var hostFolders = []string{"dev", "proc", "sys", "run", "tmp"}
 
 // debianPreconditions checks what making Debian trees takes of the host.
 func debianPreconditions() error {
@@ -178,8 +181,7 @@ func (b *builder) minimal(ctx context.Context, dir string, mirror debianMirror) 
 	if err != nil {
 		return fmt.Errorf("installing a minimal Debian: %w", explain(err, "the Debian mirror "+mirror.URI))
 	}
-	// Device nodes come from whoever runs the image.
-	l, err := writeTree(filepath.Join(filepath.Dir(dir), "minimal.tar"), dir, "dev", "proc", "sys", "run", "tmp")
+	l, err := writeTree(filepath.Join(filepath.Dir(dir), "minimal.tar"), dir, treeOptions{Skip: hostFolders})
 	if err != nil {
 		return err
 	}
@@ -203,7 +205,8 @@ func (b *builder) installOver(ctx context.Context, base, work string, t debianTr
 	if _, err := b.namespaced(installScript, env...).run(ctx); err != nil {
 		return fmt.Errorf("installing the packages for %s: %w", t.Name, explain(err, "the Debian mirror this host's apt uses"))
 	}
-	l, err := writeTree(filepath.Join(work, "layer.tar"), filepath.Join(work, "upper"), "dev", "proc", "sys", "run", "tmp")
+	l, err := writeTree(filepath.Join(work, "layer.tar"), filepath.Join(work, "upper"),
+		treeOptions{Skip: hostFolders, Lower: base})
 	if err != nil {
 		return err
 	}

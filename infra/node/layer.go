@@ -217,11 +217,22 @@ func (w *layerWriter) addParents(dir string, made map[string]bool) error {
 	})
 }
 
-// writeTree makes a layer at path out of a whole directory tree, which may be
-// the upper side of an overlay mount: what that side marks as deleted becomes
-// the whiteout files that image layers use. Owners, times and capabilities are
-// kept; skip names folders (relative, with slashes) whose content is left out.
-func writeTree(path, root string, skip ...string) (*layerFile, error) {
+// treeOptions say how a directory tree becomes a layer.
+type treeOptions struct {
+	// Skip names folders (relative, with slashes) whose content is left out.
+	Skip []string
+	// Lower is the tree below, when the one that is packed is the upper side
+	// of an overlay mount: what that side marks as deleted becomes the
+	// whiteout files that image layers use.
+	Lower string
+}
+
+// writeTree makes a layer at path out of a whole directory tree. Owners, times
+// and capabilities are kept.
+//
+// Without a tree below, nothing may be marked as deleted: such marks of an
+// image's own layers do not survive being packed into another one.
+func writeTree(path, root string, o treeOptions) (*layerFile, error) {
 	w, err := newLayerWriter(path)
 	if err != nil {
 		return nil, err
@@ -236,13 +247,13 @@ func writeTree(path, root string, skip ...string) (*layerFile, error) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if slices.ContainsFunc(skip, func(s string) bool { return strings.HasPrefix(rel, s+"/") }) {
+		if slices.ContainsFunc(o.Skip, func(s string) bool { return strings.HasPrefix(rel, s+"/") }) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		return w.addFile(p, rel, links)
+		return w.addFile(p, rel, o.Lower, links)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("packing a file system: %w", err), w.file.Close())
@@ -252,7 +263,7 @@ func writeTree(path, root string, skip ...string) (*layerFile, error) {
 
 type inode struct{ dev, ino uint64 }
 
-func (w *layerWriter) addFile(p, rel string, links map[inode]string) error {
+func (w *layerWriter) addFile(p, rel, lower string, links map[inode]string) error {
 	info, err := os.Lstat(p)
 	if err != nil {
 		return err
@@ -265,6 +276,9 @@ func (w *layerWriter) addFile(p, rel string, links map[inode]string) error {
 		return nil
 	}
 	if info.Mode()&fs.ModeCharDevice != 0 && st.Rdev == 0 {
+		if lower == "" {
+			return fmt.Errorf("packing /%s: a file deleted by an image's layer cannot be carried along", rel)
+		}
 		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(path.Dir(rel), ".wh."+path.Base(rel))})
 	}
 	var target string
@@ -299,7 +313,11 @@ func (w *layerWriter) addFile(p, rel string, links map[inode]string) error {
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
-	if info.IsDir() && xattr(p, "trusted.overlay.opaque") == "y" {
+	// The kernel also marks folders that are merely new, which need no mark.
+	if info.IsDir() && xattr(p, "trusted.overlay.opaque") == "y" && (lower == "" || exists(filepath.Join(lower, rel))) {
+		if lower == "" {
+			return fmt.Errorf("packing /%s: a folder replaced by an image's layer cannot be carried along", rel)
+		}
 		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: rel + "/.wh..wh..opq"})
 	}
 	if !info.Mode().IsRegular() {

@@ -114,9 +114,9 @@ func TestFileSystemIsPackedWithLinksAndWithoutWhatIsSkipped(t *testing.T) {
 	write(t, filepath.Join(root, "process"), "kept")
 
 	dir := t.TempDir()
-	first, err := writeTree(filepath.Join(dir, "a"), root, "proc")
+	first, err := writeTree(filepath.Join(dir, "a"), root, treeOptions{Skip: []string{"proc"}})
 	require.NoError(t, err)
-	second, err := writeTree(filepath.Join(dir, "b"), root, "proc")
+	second, err := writeTree(filepath.Join(dir, "b"), root, treeOptions{Skip: []string{"proc"}})
 	require.NoError(t, err)
 	assert.Equal(t, first.hash, second.hash)
 

@@ -45,7 +45,7 @@ func (b *builder) preload(ctx context.Context, work, archive string) (layer v1.L
 	if err != nil {
 		return nil, fmt.Errorf("preloading images: %w", explain(err, ""))
 	}
-	l, err := writeTree(filepath.Join(work, "preload.tar"), tree)
+	l, err := writeTree(filepath.Join(work, "preload.tar"), tree, treeOptions{})
 	if err != nil {
 		return nil, err
 	}
