@@ -84,7 +84,7 @@ func (r *Report) clean() {
 		substrate[Clean(k)] = Clean(v)
 	}
 	r.Substrate = substrate
-	r.Results, r.Mutants, r.Waivers = slices.Clone(r.Results), slices.Clone(r.Mutants), slices.Clone(r.Waivers)
+	r.Results, r.Mutants, r.Waivers = append([]Result{}, r.Results...), slices.Clone(r.Mutants), slices.Clone(r.Waivers)
 	for i := range r.Results {
 		x := &r.Results[i]
 		text(&x.ID, &x.Title, &x.Detail, &x.Control, (*string)(&x.ClaimKind), (*string)(&x.Severity), (*string)(&x.Reason))
@@ -121,7 +121,8 @@ func attempts(in []verdict.Attempt) []verdict.Attempt {
 	for i := range out {
 		a := &out[i]
 		text(&a.Nonce, &a.Ended, &a.Error)
-		a.Start, a.End, a.Steps = a.Start.UTC(), a.End.UTC(), slices.Clone(a.Steps)
+		// Never nil: the schema wants a list, be it an empty one.
+		a.Start, a.End, a.Steps = a.Start.UTC(), a.End.UTC(), append([]verdict.Step{}, a.Steps...)
 		for j := range a.Steps {
 			s := &a.Steps[j]
 			text(&s.Name, &s.Detail, (*string)(&s.Class), (*string)(&s.Expect))

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package internal holds the rules of the whole repository as tests.
+package internal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/stockade-dev/stockade"
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	Deps       []string
+}
+
+// all asks the go command once for every package of this repository and what
+// it depends on.
+var all = sync.OnceValues(func() (map[string]pkg, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...") //nolint:noctx // ends by itself
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("go list: %s", failed.Stderr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	packages := map[string]pkg{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, err
+		}
+		packages[p.ImportPath] = p
+	}
+})
+
+// under returns the packages of this repository at or below any of the paths.
+// A path with none is a mistake in the test: it would prove nothing.
+func under(t *testing.T, paths ...string) (out []pkg) {
+	t.Helper()
+	packages, err := all()
+	require.NoError(t, err)
+	for _, path := range paths {
+		before := len(out)
+		for _, p := range packages {
+			if name, own := ours(p.ImportPath); own && within(name, path) {
+				out = append(out, p)
+			}
+		}
+		require.Greater(t, len(out), before, "there is no package under %s", path)
+	}
+	return out
+}
+
+func ours(path string) (string, bool) { return strings.CutPrefix(path, module+"/") }
+
+func within(name, path string) bool { return name == path || strings.HasPrefix(name, path+"/") }
+
+func TestTheSuiteKnowsNothingOfPulumiAndTheCloud(t *testing.T) {
+	for _, p := range under(t, "conformance", "scenarios", "cmd/probe") {
+		for _, dep := range p.Deps {
+			for _, bad := range []string{"github.com/pulumi/", "cloud.google.com/go/", "google.golang.org/api/"} {
+				assert.False(t, strings.HasPrefix(dep, bad), "%s needs %s", p.ImportPath, dep)
+			}
+		}
+	}
+}
+
+func TestDependenciesPointOneWay(t *testing.T) {
+	// The keys are layers; the values are what of ours each may import.
+	for layer, allowed := range map[string][]string{
+		"conformance/verdict":         {},
+		"conformance/probe":           {"conformance/verdict"},
+		"conformance/suite":           {"conformance/probe", "conformance/verdict"},
+		"conformance/report":          {"conformance/runner", "conformance/suite", "conformance/verdict"},
+		"conformance":                 {"conformance", "scenarios", "infra", "overlays", "workloads"},
+		"scenarios":                   {"scenarios", "conformance/suite", "conformance/probe", "conformance/verdict"},
+		"overlays":                    {"overlays", "infra"},
+		"infra":                       {"infra", "overlays", "workloads"},
+		"workloads":                   {"workloads", "infra"},
+		"workloads/range/rangeclient": {},
+	} {
+		for _, p := range under(t, layer) {
+			for _, dep := range p.Imports {
+				name, own := ours(dep)
+				ok := !own
+				for _, a := range allowed {
+					ok = ok || within(name, a)
+				}
+				assert.True(t, ok, "%s must not import %s", p.ImportPath, dep)
+			}
+		}
+	}
+}
+
+func TestTheProbeLinksOursAndTheStandardLibraryOnly(t *testing.T) {
+	packages, err := all()
+	require.NoError(t, err)
+	for _, p := range under(t, "scenarios", "conformance/suite", "conformance/probe", "conformance/verdict", "cmd/probe") {
+		for _, dep := range p.Deps {
+			_, own := ours(dep)
+			assert.True(t, own || packages[dep].Standard || strings.HasPrefix(dep, "golang.org/x/sys/"), "%s needs %s", p.ImportPath, dep)
+		}
+	}
+}
+
+func TestNoProgramLinksAFake(t *testing.T) {
+	for _, p := range under(t, "cmd") {
+		for _, dep := range p.Deps {
+			name, own := ours(dep)
+			assert.False(t, own && strings.Contains("/"+name+"/", "/fake/"), "%s links %s", p.ImportPath, dep)
+		}
+	}
+}

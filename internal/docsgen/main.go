@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command docsgen writes the generated part of docs: a page for each scenario
+// and each command, the list of mutants, and the report's JSON schema. It runs
+// in the root of the checkout: `make docs`. A test holds docs in step with the
+// declarations.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	if err := write("docs"); err != nil {
+		fmt.Fprintln(os.Stderr, "docsgen:", err)
+		os.Exit(1)
+	}
+}
+
+// folders hold generated files only: whatever else is in them is stale.
+var folders = []string{"scenarios", "cli"}
+
+func write(docs string) error {
+	files, err := generate()
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		if err := os.RemoveAll(filepath.Join(docs, f)); err != nil {
+			return fmt.Errorf("removing stale pages: %w", err)
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(docs, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documentation is for everybody
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // documentation is for everybody
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// generate returns every generated file by its path below docs.
+func generate() (map[string]string, error) {
+	files := map[string]string{}
+	mutants, err := mutantPages(files)
+	if err != nil {
+		return nil, err
+	}
+	scenarioPages(files, mutants)
+	commandPages(files)
+	schema, err := schema()
+	if err != nil {
+		return nil, err
+	}
+	files["report.schema.json"] = schema
+	return files, nil
+}
