@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/stockade-dev/stockade/scenarios/all"
+)
+
+func mutants(t *testing.T) []Mutant {
+	t.Helper()
+	ms, err := LoadMutants()
+	require.NoError(t, err)
+	require.NotEmpty(t, ms)
+	return ms
+}
+
+// twin renders the mutant without what it changes: the scaffold in the same
+// namespace.
+func twin(t *testing.T, m Mutant, disk filesys.FileSystem) []unstructured.Unstructured {
+	t.Helper()
+	file := path.Join(root, "mutants", m.ID, "kustomization.yaml")
+	whole, err := disk.ReadFile(file)
+	require.NoError(t, err)
+	var k map[string]any
+	require.NoError(t, yaml.Unmarshal(whole, &k))
+	assert.Equal(t, m.Namespace(), k["namespace"])
+	for field := range k {
+		assert.Contains(t, []string{"apiVersion", "kind", "namespace", "resources", "patches"}, field,
+			"a mutant is a scaffold and one change, nothing else")
+	}
+	resources, _ := k["resources"].([]any)
+	stripped := map[string]any{"apiVersion": k["apiVersion"], "kind": k["kind"], "namespace": k["namespace"],
+		"resources": slices.DeleteFunc(slices.Clone(resources), func(r any) bool {
+			return !strings.HasPrefix(fmt.Sprint(r), "../scaffold")
+		})}
+	text, err := yaml.Marshal(stripped)
+	require.NoError(t, err)
+	require.NoError(t, disk.WriteFile(file, text))
+	objects, err := m.build(disk)
+	require.NoError(t, err)
+	require.NoError(t, disk.WriteFile(file, whole))
+	return objects
+}
+
+// difference is one place in which two renderings differ.
+type difference struct{ kind, path string }
+
+func compare(was, is []unstructured.Unstructured) []difference {
+	key := func(o unstructured.Unstructured) string { return o.GetKind() + "/" + o.GetName() }
+	before := map[string]unstructured.Unstructured{}
+	for _, o := range was {
+		before[key(o)] = o
+	}
+	var found []difference
+	for _, o := range is {
+		old, known := before[key(o)]
+		if !known {
+			found = append(found, difference{o.GetKind(), ""})
+			continue
+		}
+		delete(before, key(o))
+		for _, p := range diff("", old.Object, o.Object) {
+			found = append(found, difference{o.GetKind(), strings.TrimPrefix(p, ".")})
+		}
+	}
+	for _, o := range before {
+		found = append(found, difference{o.GetKind(), "(removed)"})
+	}
+	return found
+}
+
+// diff returns the paths of the smallest parts that differ. An element more or
+// less in a list is one difference at its index.
+func diff(at string, a, b any) []string {
+	if reflect.DeepEqual(a, b) {
+		return nil
+	}
+	if am, ok := a.(map[string]any); ok {
+		if bm, ok := b.(map[string]any); ok {
+			return diffMaps(at, am, bm)
+		}
+	}
+	if al, ok := a.([]any); ok {
+		if bl, ok := b.([]any); ok {
+			return diffLists(at, al, bl)
+		}
+	}
+	return []string{at}
+}
+
+func diffMaps(at string, a, b map[string]any) []string {
+	var found []string
+	for k := range a {
+		if v, ok := b[k]; ok {
+			found = append(found, diff(at+"."+k, a[k], v)...)
+		} else {
+			found = append(found, at+"."+k)
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			found = append(found, at+"."+k)
+		}
+	}
+	return found
+}
+
+func diffLists(at string, a, b []any) []string {
+	longer, shorter := a, b
+	if len(b) > len(a) {
+		longer, shorter = b, a
+	}
+	if len(longer) == len(shorter)+1 {
+		for i := range longer {
+			if reflect.DeepEqual(slices.Delete(slices.Clone(longer), i, i+1), shorter) {
+				return []string{fmt.Sprintf("%s[%d]", at, i)}
+			}
+		}
+	}
+	if len(a) != len(b) {
+		return []string{at}
+	}
+	var found []string
+	for i := range a {
+		found = append(found, diff(fmt.Sprintf("%s[%d]", at, i), a[i], b[i])...)
+	}
+	return found
+}
+
+func TestEveryMutantWeakensExactlyOneControl(t *testing.T) {
+	disk, err := layout(module(t))
+	require.NoError(t, err)
+	for _, m := range mutants(t) {
+		t.Run(m.ID, func(t *testing.T) {
+			is, err := m.build(disk)
+			require.NoError(t, err)
+			found := compare(twin(t, m, disk), is)
+			if m.Scope == ScopeNode {
+				assert.Empty(t, found, "what a node's mutant changes is the node")
+				return
+			}
+			require.NotEmpty(t, found, "it changes nothing")
+			for _, d := range found {
+				assert.Equal(t, m.Changes.Kind, d.kind)
+				// A change of shape (emptyDir to hostPath) differs in several
+				// leaves of the one declared place.
+				assert.True(t, below(d.path, m.Changes.Path), "it declares %s and changes %s", m.Changes.Path, d.path)
+			}
+		})
+	}
+}
+
+// below tells whether p is the place, or lies in it.
+func below(p, place string) bool {
+	rest, found := strings.CutPrefix(p, place)
+	return found && (place == "" && p == "" || place != "" && (rest == "" || rest[0] == '.' || rest[0] == '['))
+}
+
+func TestADeclaredPlaceIsSmall(t *testing.T) {
+	// "spec.podTemplate.spec" would make the test above say yes to anything.
+	broad := []string{"spec", "spec.podTemplate", "spec.podTemplate.metadata", "spec.podTemplate.spec",
+		"spec.podTemplate.spec.containers", "spec.podTemplate.spec.containers[0]", "spec.podTemplate.spec.volumes",
+		"spec.podTemplate.spec.containers[0].volumeMounts", "spec.validations"}
+	for _, m := range mutants(t) {
+		assert.NotContains(t, broad, m.Changes.Path, m.ID)
+	}
+}
+
+func TestMutantsStayInTheirNamespace(t *testing.T) {
+	shared := map[string]bool{"Namespace": true, "ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true, "RuntimeClass": true}
+	for _, m := range mutants(t) {
+		objects, err := m.Render(module(t))
+		require.NoError(t, err)
+		for _, o := range objects {
+			if shared[o.GetKind()] {
+				assert.True(t, strings.HasPrefix(o.GetName(), m.Namespace()), "%s: %s %s would collide with another's", m.ID, o.GetKind(), o.GetName())
+				continue
+			}
+			assert.Equal(t, m.Namespace(), o.GetNamespace(), "%s: %s", m.ID, o.GetKind())
+		}
+	}
+}
+
+func TestAnAdmissionMutantIsBoundToItsNamespaceAlone(t *testing.T) {
+	for _, m := range mutants(t) {
+		if m.Scope != ScopeAdmission {
+			continue
+		}
+		objects, err := m.Render(module(t))
+		require.NoError(t, err)
+		binding := only(t, objects, "ValidatingAdmissionPolicyBinding")
+		policy, _, _ := unstructured.NestedString(binding.Object, "spec", "policyName")
+		own := only(t, objects, "ValidatingAdmissionPolicy")
+		assert.Equal(t, own.GetName(), policy)
+		selector, _, err := unstructured.NestedMap(binding.Object, "spec", "matchResources", "namespaceSelector")
+		require.NoError(t, err)
+		assert.Equal(t, map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": m.Namespace()}}, selector)
+	}
+}
+
+func TestTheScaffoldExemptsMutantsAndNothingElse(t *testing.T) {
+	during, after, err := ScaffoldBinding(module(t))
+	require.NoError(t, err)
+	assert.Equal(t, []string{".spec.matchResources.namespaceSelector.matchExpressions[1]"}, diff("", after.Object, during.Object))
+}
+
+// A mutant that is not in its scenario's declaration, or the other way round,
+// would be a cell of the kill matrix that nobody looks at.
+func TestScenariosAndMutantsNameEachOther(t *testing.T) {
+	wanted := map[string][]string{}
+	for _, s := range all.Registry.All() {
+		for _, m := range s.Mutants {
+			wanted[m] = append(wanted[m], s.ID)
+		}
+	}
+	for _, m := range mutants(t) {
+		assert.ElementsMatch(t, wanted[m.ID], m.Kills, "mutant %s", m.ID)
+		delete(wanted, m.ID)
+		for _, id := range m.Holds {
+			_, ok := all.Registry.Get(id)
+			assert.True(t, ok, "%s: no scenario %s", m.ID, id)
+			assert.NotContains(t, m.Kills, id)
+		}
+	}
+	assert.Empty(t, wanted, "mutants without a folder, and the scenarios that name them")
+}
+
+// The scenarios may not import this package, nor read the policy; their words
+// are compared with it here.
+func TestEachAdmissionScenarioKnowsItsRulesMessage(t *testing.T) {
+	policy := only(t, rendered(t, System), "ValidatingAdmissionPolicy")
+	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "validations")
+	require.NoError(t, err)
+	message := func(i int) string { return fmt.Sprint(rules[i].(map[string]any)["message"]) }
+	removed := map[string]string{} // mutant id to the message of the rule it removes
+	for _, m := range mutants(t) {
+		var i int
+		if n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i); n == 1 {
+			removed[m.ID] = message(i)
+			for _, e := range m.Effect {
+				assert.Contains(t, message(i), e.Lacks, "%s looks for the wrong message", m.ID)
+			}
+		}
+	}
+	assert.Len(t, removed, len(rules), "every rule of the policy has a mutant that lacks it")
+	for _, s := range all.Registry.All() {
+		says := s.Params["says"]
+		if says == "" || !strings.HasPrefix(s.ID, "admission.") {
+			continue
+		}
+		matches := 0
+		for i := range rules {
+			if strings.Contains(message(i), says) {
+				matches++
+			}
+		}
+		assert.Equal(t, 1, matches, "%s: %q must be in the message of exactly one rule", s.ID, says)
+		for _, m := range s.Mutants {
+			if text, ok := removed[m]; ok {
+				assert.Contains(t, text, says, "%s removes another rule than %s attacks", m, s.ID)
+			}
+		}
+	}
+}
+
+func TestAnEffectIsReadFromTheObject(t *testing.T) {
+	want := func(s string) *string { return &s }
+	pod := map[string]any{"spec": map[string]any{"runtimeClassName": "gvisor", "flag": false, "list": []any{
+		map[string]any{"message": "one"}, map[string]any{"message": "two"}}}}
+	for name, tc := range map[string]struct {
+		effect Effect
+		ok     bool
+	}{
+		"the wanted value":         {Effect{JSONPath: "{.spec.runtimeClassName}", Want: want("gvisor")}, true},
+		"another value":            {Effect{JSONPath: "{.spec.runtimeClassName}", Want: want("runc")}, false},
+		"a boolean":                {Effect{JSONPath: "{.spec.flag}", Want: want("false")}, true},
+		"absent":                   {Effect{JSONPath: "{.spec.nothing}", Absent: true}, true},
+		"not absent":               {Effect{JSONPath: "{.spec.runtimeClassName}", Absent: true}, false},
+		"lacking":                  {Effect{JSONPath: "{.spec.list[*].message}", Lacks: "three"}, true},
+		"not lacking":              {Effect{JSONPath: "{.spec.list[*].message}", Lacks: "two"}, false},
+		"lacking, nothing read":    {Effect{JSONPath: "{.spec.nothing[*].message}", Lacks: "two"}, false},
+		"filtered and not there":   {Effect{JSONPath: "{.spec.list[?(@.message=='x')].message}", Absent: true}, true},
+		"filtered, no list at all": {Effect{JSONPath: "{.spec.taints[?(@.key=='x')].key}", Absent: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ok, saw, err := tc.effect.Check(pod)
+			require.NoError(t, err)
+			assert.Equal(t, tc.ok, ok, saw)
+		})
+	}
+}
+
+func TestABadMutantIsRefused(t *testing.T) {
+	good := Mutant{ID: "x", Title: "t", Scope: ScopeTemplate, Kills: []string{"a.b"}, Changes: Change{Kind: "SandboxTemplate"},
+		Effect: []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}", Absent: true}}}
+	require.NoError(t, good.check("x"))
+	for name, spoil := range map[string]func(*Mutant){
+		"another folder":       func(m *Mutant) { m.ID = "y" },
+		"kills nothing":        func(m *Mutant) { m.Kills = nil },
+		"no effect":            func(m *Mutant) { m.Effect = nil },
+		"unknown scope":        func(m *Mutant) { m.Scope = "world" },
+		"node without a node":  func(m *Mutant) { m.Scope = ScopeNode },
+		"no change":            func(m *Mutant) { m.Changes = Change{} },
+		"an effect of nothing": func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },
+		"an effect's bad path": func(m *Mutant) {
+			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec", Absent: true}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := good
+			spoil(&m)
+			assert.Error(t, m.check("x"))
+		})
+	}
+}

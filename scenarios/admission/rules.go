@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// object is short for the shape all cases are written in.
+type object = map[string]any
+
+// rule is one demand of the admission policy, with the Pods that break it. A
+// Pod breaks nothing but this rule: two violations in one request would hide
+// which of two rules is missing.
+type rule struct {
+	id    string // the scenario's name within the family
+	title string
+	about string
+	// says is a part of the policy's message for this rule and for no other. A
+	// rejection with another message is not this rule's doing. The test of
+	// package overlays compares it with the pinned policy.
+	says     string
+	mutants  []string
+	severity suite.Severity
+	cases    []variant
+}
+
+// variant is one way to break the rule.
+type variant struct {
+	name   string
+	change func(pod object)
+}
+
+// The policy's demands, in its order: first what must be there, then what must
+// not be.
+var rules = []rule{
+	{
+		id: "require-runtime-class", title: "Create a sandbox outside of gVisor",
+		about: "A Sandbox without the gVisor RuntimeClass would run on the node's own kernel.",
+		says:  "runtimeClassName: gvisor", severity: suite.Critical,
+		mutants: []string{"admission-no-runtime-class", "admission-audit-only"},
+		cases: []variant{
+			{"no runtimeClassName", without("runtimeClassName")},
+			{"another runtimeClassName", with("runtimeClassName", "runc")},
+		},
+	}, {
+		id: "require-no-token", title: "Create a sandbox with a service account token",
+		about: "The field must be false; leaving it out mounts a token of the namespace's default account.",
+		says:  "'automountServiceAccountToken'", severity: suite.Critical,
+		mutants: []string{"admission-no-token-rule"},
+		cases: []variant{
+			{"automountServiceAccountToken left out", without("automountServiceAccountToken")},
+			{"automountServiceAccountToken true", with("automountServiceAccountToken", true)},
+		},
+	}, {
+		id: "require-drop-all", title: "Create a sandbox that keeps its capabilities",
+		about: "Every container has to drop ALL; dropping some of them is not enough.",
+		says:  "drop 'ALL'", severity: suite.High,
+		mutants: []string{"admission-no-drop-all"},
+		cases: inEveryContainer(
+			variant{"nothing dropped", security("capabilities", object{})},
+			variant{"only NET_RAW dropped", security("capabilities", object{"drop": []any{"NET_RAW"}})},
+		),
+	}, {
+		id: "require-cpu-limit", title: "Create a sandbox without a CPU limit",
+		about: "An endless loop without a limit takes the node from its neighbours.",
+		says:  "resource limits", severity: suite.Medium,
+		mutants: []string{"admission-no-limits-rule"},
+		cases:   inEveryContainer(variant{"no limits.cpu", limitless("cpu")}),
+	}, {
+		id: "require-memory-limit", title: "Create a sandbox without a memory limit",
+		about: "A runaway allocation without a limit presses on the whole node.",
+		says:  "resource limits", severity: suite.Medium,
+		mutants: []string{"admission-no-limits-rule"},
+		cases:   inEveryContainer(variant{"no limits.memory", limitless("memory")}),
+	}, {
+		id: "require-non-root", title: "Create a sandbox that runs as root",
+		about: "The demand may be met for the Pod or for each container, and no container may take it back.",
+		says:  "'runAsNonRoot: true'", severity: suite.High,
+		mutants: []string{"admission-no-non-root-rule"},
+		cases: append([]variant{{"runAsNonRoot left out everywhere", func(pod object) {
+			if s, ok := pod["securityContext"].(object); ok {
+				delete(s, "runAsNonRoot")
+			}
+			eachContainer(pod, func(c object) {
+				if s, ok := c["securityContext"].(object); ok {
+					delete(s, "runAsNonRoot")
+				}
+			})
+		}}}, inEveryContainer(variant{"runAsNonRoot false", security("runAsNonRoot", false)})...),
+	}, {
+		id: "require-node-selector", title: "Create a sandbox for any node",
+		about: "Without the selector the Pod may be put on a node that has no gVisor.",
+		says:  "nodeSelector", severity: suite.Medium,
+		mutants: []string{"admission-no-node-selector-rule"},
+		cases: []variant{
+			{"no nodeSelector", without("nodeSelector")},
+			{"another node's selector", with("nodeSelector", object{"sandbox.gke.io/runtime": "runc"})},
+		},
+	}, {
+		id: "require-toleration", title: "Create a sandbox that gVisor's nodes turn away",
+		about: "A sandbox that cannot go to the tainted nodes stays pending, or tempts somebody to take the taint away.",
+		says:  "tolerate the gVisor taint", severity: suite.Low,
+		mutants: []string{"admission-no-toleration-rule"},
+		cases: []variant{
+			{"no tolerations", without("tolerations")},
+			{"a toleration of another value", with("tolerations", []any{object{
+				"key": "sandbox.gke.io/runtime", "operator": "Equal", "value": "other", "effect": "NoSchedule"}})},
+		},
+	},
+
+	{
+		id: "reject-host-network", title: "Create a sandbox in the node's network",
+		about: "The node's network has the node's own metadata credentials, and no NetworkPolicy applies in it.",
+		says:  "'hostNetwork: true'", severity: suite.Critical,
+		mutants: []string{"admission-no-host-network-rule"},
+		cases:   []variant{{"hostNetwork", with("hostNetwork", true)}},
+	}, {
+		id: "reject-host-pid", title: "Create a sandbox among the node's processes",
+		about: "The node's process table leads to the file systems and the environments of everything on it.",
+		says:  "'hostPID' and 'hostIPC'", severity: suite.Critical,
+		mutants: []string{"admission-no-host-pid-rule"},
+		cases:   []variant{{"hostPID", with("hostPID", true)}},
+	}, {
+		id: "reject-host-ipc", title: "Create a sandbox in the node's IPC namespace",
+		about: "Shared memory of other Pods on the node is in reach there.",
+		says:  "'hostPID' and 'hostIPC'", severity: suite.High,
+		mutants: []string{"admission-no-host-pid-rule"},
+		cases:   []variant{{"hostIPC", with("hostIPC", true)}},
+	}, {
+		id: "reject-privileged", title: "Create a privileged sandbox",
+		about: "Privilege undoes nearly every other restriction; an init container has it just as well.",
+		says:  "Privileged containers", severity: suite.Critical,
+		mutants: []string{"admission-no-privileged-rule", "admission-containers-only"},
+		cases:   inEveryContainer(variant{"privileged", security("privileged", true)}),
+	}, {
+		id: "reject-host-path", title: "Create a sandbox with a folder of the node",
+		about: "A hostPath volume leads to the container runtime's socket, and from there to the node.",
+		says:  "HostPath volumes", severity: suite.Critical,
+		mutants: []string{"admission-no-host-path-rule"},
+		cases: []variant{
+			{"the root folder", volume(object{"hostPath": object{"path": "/"}})},
+			{"the runtime's socket", volume(object{"hostPath": object{"path": "/run/containerd/containerd.sock", "type": "Socket"}})},
+		},
+	}, {
+		id: "reject-host-port", title: "Create a sandbox with a port of the node",
+		about: "A host port is reached past the network policy that guards the Pod.",
+		says:  "'hostPort'", severity: suite.Medium,
+		mutants: []string{"admission-no-host-port-rule"},
+		cases: inEveryContainer(variant{"hostPort", set("ports", []any{
+			object{"containerPort": int64(8080), "hostPort": int64(8080), "protocol": "TCP"}})}),
+	}, {
+		id: "reject-added-capability", title: "Create a sandbox with a capability added",
+		about: "Dropping ALL and adding one back gives the one.",
+		says:  "Capabilities.add", severity: suite.High,
+		mutants: []string{"admission-no-added-capability-rule"},
+		cases: inEveryContainer(
+			variant{"NET_RAW added", security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_RAW"}})},
+			variant{"SYS_ADMIN added", security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"SYS_ADMIN"}})},
+		),
+	}, {
+		id: "reject-projected-identity", title: "Create a sandbox with a projected identity",
+		about: "A projected volume brings a token or a certificate where automounting is off.",
+		says:  "Projected Service Account", severity: suite.Critical,
+		mutants: []string{"admission-no-projected-rule"},
+		cases: []variant{
+			{"a service account token", projected(object{"serviceAccountToken": object{"path": "token", "audience": "stockade.test"}})},
+			{"a cluster trust bundle", projected(object{"clusterTrustBundle": object{"name": "bundle", "path": "bundle.pem"}})},
+			{"a Pod certificate", projected(object{"podCertificate": object{
+				"signerName": "stockade.test/signer", "keyType": "ED25519", "credentialBundlePath": "bundle.pem"}})},
+		},
+	}, {
+		id: "reject-sysctl", title: "Create a sandbox with a sysctl",
+		about: "Kernel settings of the Pod are not the tenant's to choose.",
+		says:  "'sysctls'", severity: suite.Low,
+		mutants: []string{"admission-no-sysctl-rule"},
+		cases: []variant{{"a sysctl", func(pod object) {
+			child(pod, "securityContext")["sysctls"] = []any{object{"name": "net.ipv4.ip_unprivileged_port_start", "value": "1"}}
+		}}},
+	}, {
+		id: "reject-proc-mount", title: "Create a sandbox with an unmasked /proc",
+		about: "The masked parts of /proc tell about the node, and some of them change it.",
+		says:  "'procMount'", severity: suite.Medium,
+		mutants: []string{"admission-no-proc-mount-rule"},
+		cases:   inEveryContainer(variant{"procMount Unmasked", security("procMount", "Unmasked")}),
+	},
+}
+
+func with(field string, value any) func(object) { return set(field, value) }
+
+func without(field string) func(object) { return func(o object) { delete(o, field) } }
+
+func set(field string, value any) func(object) { return func(o object) { o[field] = value } }
+
+// security sets a field of a container's security context.
+func security(field string, value any) func(object) {
+	return func(c object) { child(c, "securityContext")[field] = value }
+}
+
+func limitless(resource string) func(object) {
+	return func(c object) { delete(child(child(c, "resources"), "limits"), resource) }
+}
+
+func volume(source object) func(object) {
+	return func(pod object) {
+		v := object{"name": "attack"}
+		for key, value := range source {
+			v[key] = value
+		}
+		list, _ := pod["volumes"].([]any)
+		pod["volumes"] = append(list, v)
+	}
+}
+
+func projected(source object) func(object) {
+	return volume(object{"projected": object{"sources": []any{source}}})
+}
+
+// child returns the object in a field, making it if it is not there.
+func child(o object, field string) object {
+	if c, ok := o[field].(object); ok {
+		return c
+	}
+	c := object{}
+	o[field] = c
+	return c
+}
+
+func eachContainer(pod object, f func(object)) {
+	list, _ := pod["containers"].([]any)
+	for _, c := range list {
+		if c, ok := c.(object); ok {
+			f(c)
+		}
+	}
+}
+
+// inEveryContainer turns changes of a container into changes of a Pod: once in
+// its ordinary containers, and once in an init container beside compliant
+// ordinary ones, which a policy that reads one list only would miss.
+func inEveryContainer(changes ...variant) []variant {
+	var all []variant
+	for _, v := range changes {
+		all = append(all,
+			variant{v.name + ", in a container", func(pod object) { eachContainer(pod, v.change) }},
+			variant{v.name + ", in an init container", func(pod object) {
+				eachContainer(pod, func(c object) {
+					twin := clone(c)
+					twin["name"] = "attack"
+					v.change(twin)
+					pod["initContainers"] = []any{twin}
+				})
+			}})
+	}
+	return all
+}
+
+// clone copies an object as deep as JSON goes.
+func clone(o object) object {
+	c := make(object, len(o))
+	for k, v := range o {
+		c[k] = cloneValue(v)
+	}
+	return c
+}
+
+func cloneValue(v any) any {
+	switch v := v.(type) {
+	case object:
+		return clone(v)
+	case []any:
+		c := make([]any, len(v))
+		for i := range v {
+			c[i] = cloneValue(v[i])
+		}
+		return c
+	default:
+		return v
+	}
+}

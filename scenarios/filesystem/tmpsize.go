@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+const mib = 1 << 20
+
+// claimedScratch is what the text says that /tmp holds, in bytes. The site's
+// declared limit is not used: a target that declares more breaks the claim.
+const claimedScratch = 64 * mib
+
+// tmpSize accepts ENOSPC alone. A sandbox that is killed for a full /tmp has
+// paid with all of its memory, and one that is evicted minutes later has filled
+// the disk meanwhile: on the text's own template 4.2 GB were written.
+func tmpSize() suite.Scenario {
+	return suite.Scenario{
+		ID:    "filesystem.tmp-size",
+		Title: "Write more into /tmp than it holds",
+		About: "Writes up to 128 MiB into /tmp, which is said to hold 64 MiB; more than 10 % above that is a breach. The control " +
+			"writes 32 MiB in the same sandbox. On the seed's own template (`--target seed`) this says Breached: an emptyDir's " +
+			"size limit is only enforced by eviction, unless it lives in memory.",
+		Claims:     []string{"AS-16"},
+		Kind:       suite.Guarantee,
+		Techniques: []string{"T1499"},
+		Severity:   suite.Medium,
+		Attack:     attackTmpSize,
+		Control: suite.ControlSpec{At: suite.Sandbox, Act: fillHalf,
+			Why: "Half of what /tmp is said to hold can be written in the same sandbox, so it is the size that stops the rest."},
+		Accept: []verdict.Class{verdict.NoSpace},
+		// 128 MiB of memory that others in the sandbox may be measuring.
+		Exclusive: true,
+		Timeout:   30 * time.Second,
+		Mutants:   []string{"tmp-disk-emptydir", "tmp-no-size"},
+	}
+}
+
+func attackTmpSize(ctx context.Context, env *probe.Env) []verdict.Step {
+	return []verdict.Step{overfill(ctx, scratch, env.Nonce, claimedScratch)}
+}
+
+// overfill tries to write twice the limit into a file of dir.
+func overfill(ctx context.Context, dir, nonce string, limit int64) verdict.Step {
+	step := verdict.Step{Name: fmt.Sprintf("write %d MiB into %s", 2*limit/mib, dir)}
+	began := time.Now()
+	n, err := fill(ctx, dir, nonce, 2*limit)
+	step.Millis = time.Since(began).Milliseconds()
+	step.Detail = fmt.Sprintf("%d bytes of a limit of %d were written", n, limit)
+	switch {
+	case n > limit+limit/10:
+		step.OK = true
+	case err == nil:
+		step.Class = verdict.Unknown
+	default:
+		step.Class = classify(err)
+		step.Detail += ": " + err.Error()
+	}
+	return step
+}
+
+func fillHalf(ctx context.Context, env *probe.Env) []verdict.Step {
+	const want = claimedScratch / 2
+	step := verdict.Step{Name: "write 32 MiB into " + scratch, OK: true}
+	n, err := fill(ctx, scratch, env.Nonce, want)
+	step.Detail = fmt.Sprintf("%d bytes were written", n)
+	if err != nil || n != want {
+		step.OK, step.Class = false, verdict.Unknown
+		if err != nil {
+			step.Class, step.Detail = classify(err), step.Detail+": "+err.Error()
+		}
+	}
+	return []verdict.Step{step}
+}
+
+// fill writes up to want bytes into a new file of dir, which it removes. It
+// counts what the file holds in the end, not what the writes returned.
+func fill(ctx context.Context, dir, nonce string, want int64) (n int64, err error) {
+	name := filepath.Join(dir, ".stockade-fill-"+nonce)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) //nolint:gosec // the path is ours
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(name) //nolint:errcheck // the sandbox is thrown away
+	defer f.Close()       //nolint:errcheck // Sync said what there is to say
+	block := make([]byte, mib)
+	for i := range block {
+		block[i] = byte(i) | 1 // no holes: zeroes may be stored as nothing
+	}
+	for n < want && err == nil {
+		if err = ctx.Err(); err != nil {
+			break
+		}
+		var k int
+		k, err = f.Write(block[:min(int64(len(block)), want-n)])
+		n += int64(k)
+	}
+	// A file system may find out late that there is no room.
+	err = errors.Join(err, f.Sync())
+	if info, serr := f.Stat(); serr != nil {
+		err = errors.Join(err, serr)
+	} else {
+		n = min(n, info.Size())
+	}
+	return n, err
+}

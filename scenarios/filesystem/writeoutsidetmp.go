@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesystem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// writeOutsideTmp accepts EROFS (the root file system is mounted read-only) and
+// EPERM or EACCES (the user may not write there in any case), and that a place
+// is not there. ENOSPC would be no denial: it means that the place can be
+// written, and is full.
+func writeOutsideTmp() suite.Scenario {
+	return suite.Scenario{
+		ID:    "filesystem.write-outside-tmp",
+		Title: "Write outside of /tmp",
+		About: "Creates a file in every folder where one might be accepted: the well-known ones, every mount point, and " +
+			"every folder of the root file system that is open to all users. It also opens for writing what runtimes mount " +
+			"into each container: `/etc/hosts`, `/etc/resolv.conf`, the termination log. The control writes to /tmp in the same sandbox.",
+		Claims:     []string{"AS-07"},
+		Kind:       suite.Guarantee,
+		Techniques: []string{"T1574.007", "T1005"},
+		Severity:   suite.High,
+		Attack:     attackWriteOutside,
+		Control: suite.ControlSpec{At: suite.Sandbox, Act: writeTmp,
+			Why: "The same write works in /tmp of the same sandbox, so it is the place that is denied and not the act."},
+		Accept:  []verdict.Class{verdict.ReadOnly, verdict.Permission, verdict.Absent},
+		Timeout: 20 * time.Second,
+		Mutants: []string{"rootfs-writable", "shm-writable", "termination-log-outside-tmp"},
+	}
+}
+
+// places are folders that hold a writable file system in some runtime or image.
+var places = []string{
+	"/", "/bin", "/boot", "/dev", "/dev/mqueue", "/dev/shm", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/proc",
+	"/root", "/run", "/run/lock", "/run/user", "/sbin", "/srv", "/sys", "/sys/fs/cgroup", "/usr", "/usr/bin",
+	"/usr/local/bin", "/usr/local/lib", "/var", "/var/cache", "/var/lib", "/var/log", "/var/mail", "/var/spool", "/var/tmp",
+	"/app", "/workspace", "/data",
+}
+
+// mounted are single files that a runtime or the kubelet mounts from the node.
+var mounted = []string{
+	"/dev/termination-log", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/secrets", "/proc/sys/kernel/core_pattern",
+}
+
+// scratch is the one place that may be written.
+const scratch = "/tmp"
+
+func attackWriteOutside(ctx context.Context, env *probe.Env) []verdict.Step {
+	var steps []verdict.Step
+	for _, dir := range candidates(ctx) {
+		steps = append(steps, create(dir, env.Nonce))
+		if len(steps) >= probe.MaxStepsPer/2 {
+			break
+		}
+	}
+	for _, file := range writableFiles() {
+		steps = append(steps, open(file))
+	}
+	return steps
+}
+
+func writeTmp(_ context.Context, env *probe.Env) []verdict.Step {
+	return []verdict.Step{create(scratch, env.Nonce)}
+}
+
+// create makes a file in dir, puts the nonce into it, reads it back and removes
+// it. Only what reads back was written.
+func create(dir, nonce string) verdict.Step {
+	step := verdict.Step{Name: "create a file in " + dir}
+	name := filepath.Join(dir, ".stockade-"+nonce)
+	err := os.WriteFile(name, []byte(nonce), 0o600)
+	if err == nil {
+		defer os.Remove(name) //nolint:errcheck // the sandbox is thrown away
+		var back []byte
+		if back, err = os.ReadFile(name); err == nil && string(back) == nonce { //nolint:gosec // the path is ours
+			step.OK, step.Detail = true, "written and read back"
+			return step
+		}
+		err = fmt.Errorf("written, but it does not read back: %w", errors.Join(err, errors.New("other content")))
+	}
+	step.Class, step.Detail = classify(err), err.Error()
+	return step
+}
+
+// open opens an existing file for writing, and writes nothing: what it holds
+// is not ours to spoil (a device node, the Pod's own hosts file).
+func open(file string) verdict.Step {
+	step := verdict.Step{Name: "open for writing: " + file}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0) //nolint:gosec // the path is ours
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			step.Class, step.Detail = verdict.Absent, err.Error()
+			return step
+		}
+		step.Class, step.Detail = classify(err), err.Error()
+		return step
+	}
+	_ = f.Close() // nothing was written
+	step.OK, step.Detail = true, "opened for writing"
+	return step
+}
+
+// writableFiles adds to the list every mounted file that mountinfo names.
+func writableFiles() []string {
+	files := append([]string(nil), mounted...)
+	for _, m := range mountPoints() {
+		if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() && !within(m, scratch) {
+			files = append(files, m)
+		}
+	}
+	return unique(files)
+}
+
+// candidates returns the folders to try: the list, the mount points, and every
+// folder that all users may write; never /tmp.
+func candidates(ctx context.Context) []string {
+	dirs := append([]string(nil), places...)
+	for _, m := range mountPoints() {
+		if isDir(m) {
+			dirs = append(dirs, m)
+		}
+	}
+	dirs = append(dirs, openFolders(ctx, "/", "/proc", "/sys", scratch)...)
+	return slices.DeleteFunc(unique(dirs), func(d string) bool { return within(d, scratch) })
+}
+
+// openFolders finds the folders below root that all users may write. /proc is
+// left out by the caller: it has a folder for every process, and no file can be
+// made in any.
+func openFolders(ctx context.Context, root string, except ...string) []string {
+	var dirs []string
+	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // what cannot be read is not walked
+		switch {
+		case ctx.Err() != nil:
+			return fs.SkipAll
+		case err != nil || !d.IsDir():
+			return nil
+		case slices.Contains(except, path):
+			return fs.SkipDir
+		}
+		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o002 != 0 {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	return dirs
+}
+
+// mountPoints reads the mount points out of mountinfo; nil where there is none.
+func mountPoints() []string {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	return parseMountPoints(string(text))
+}
+
+// parseMountPoints takes the fifth field of each line, and undoes the octal
+// escapes that keep blanks out of it.
+func parseMountPoints(mountinfo string) []string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var points []string
+	for line := range strings.Lines(mountinfo) {
+		if f := strings.Fields(line); len(f) > 4 {
+			points = append(points, unescape.Replace(f[4]))
+		}
+	}
+	return points
+}
+
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+func unique(list []string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// claimedMemory is the text's own limit, in bytes. It stands in where the
+// target declares none: a missing limit must not make the attack harmless.
+const claimedMemory = 512 * mib
+
+// memoryRunaway accepts Killed alone, because that is the claim: the container
+// is ended. The API server has to say so (exit 137), and the node's cgroup has
+// to show that no more than the limit was ever taken. What a killed sandbox
+// itself said is worth little.
+func memoryRunaway() suite.Scenario {
+	return suite.Scenario{
+		ID:    "resources.memory-runaway",
+		Title: "Take more memory than the limit",
+		About: "Allocates and touches memory in steps, up to twice the limit. The container has to be killed on the way. The " +
+			"control allocates a quarter of the limit in the same sandbox first.",
+		Claims:     []string{"AS-08"},
+		Kind:       suite.Guarantee,
+		Techniques: []string{"T1499"},
+		Severity:   suite.High,
+		Attack:     attackMemory,
+		Control: suite.ControlSpec{At: suite.Sandbox, Act: allocateQuarter,
+			Why: "A quarter of the limit can be had in the same sandbox, so it is the limit that stops the rest."},
+		Accept: []verdict.Class{verdict.Killed},
+		Witnesses: []suite.Witness{
+			{Name: suite.Cgroup, Read: readMemory},
+			{Name: suite.APIServer, Read: readKilled},
+		},
+		Exclusive: true,
+		MayKill:   true,
+		Timeout:   60 * time.Second,
+		Mutants:   []string{"no-memory-limit"},
+	}
+}
+
+func memoryLimit(s probe.Site) int64 {
+	if s.MemoryLimit > 0 {
+		return s.MemoryLimit
+	}
+	return claimedMemory
+}
+
+func attackMemory(ctx context.Context, env *probe.Env) []verdict.Step {
+	limit := memoryLimit(env.Site)
+	hold := &hoard{}
+	defer hold.release()
+	// Reported at once: there may be no later.
+	half := hold.grow(ctx, limit/2)
+	half.Name, half.Expect = "allocate half of the limit", verdict.MustWork
+	env.Report(half)
+	if !half.OK {
+		return nil
+	}
+	// A quarter above the limit is more than any accounting is late.
+	over := hold.grow(ctx, limit+limit/4)
+	over.Name = "hold a quarter more than the limit"
+	env.Report(over)
+	if !over.OK {
+		return nil
+	}
+	all := hold.grow(ctx, 2*limit)
+	all.Name = "hold twice the limit"
+	return []verdict.Step{all}
+}
+
+func allocateQuarter(ctx context.Context, env *probe.Env) []verdict.Step {
+	hold := &hoard{}
+	defer hold.release()
+	step := hold.grow(ctx, memoryLimit(env.Site)/4)
+	step.Name = "allocate a quarter of the limit"
+	return []verdict.Step{step}
+}
+
+// hoard is memory that is held and has been written to.
+type hoard struct {
+	chunks [][]byte
+	bytes  int64
+}
+
+const chunk = 16 * mib
+
+// grow allocates until the hoard has want bytes. The step is OK when it has:
+// running out of memory ends a Go program, so there is no other denial here
+// than not coming back.
+func (h *hoard) grow(ctx context.Context, want int64) verdict.Step {
+	began := time.Now()
+	page := os.Getpagesize()
+	for h.bytes < want {
+		if err := ctx.Err(); err != nil {
+			return verdict.Step{Class: verdict.Unknown, Detail: fmt.Sprintf("out of time with %d MiB held", h.bytes/mib)}
+		}
+		c := make([]byte, chunk)
+		// Every page is written, with something else each time: untouched, zero
+		// and equal pages may cost the node nothing.
+		for i := 0; i < len(c); i += page {
+			c[i], c[i+1], c[i+2] = byte(i>>12)|1, byte(h.bytes>>24), byte(i>>20)
+		}
+		h.chunks = append(h.chunks, c)
+		h.bytes += chunk
+	}
+	return verdict.Step{OK: true, Detail: fmt.Sprintf("%d MiB are held", h.bytes/mib), Millis: time.Since(began).Milliseconds()}
+}
+
+func (h *hoard) release() {
+	runtime.KeepAlive(h.chunks)
+	h.chunks, h.bytes = nil, 0
+	debug.FreeOSMemory() // what follows in this sandbox needs the room
+}
+
+// slack is how far the node's own numbers may lie above a limit: charges are
+// made in batches for each CPU.
+const slack = 1.1
+
+// readMemory judges the highest use that the node saw.
+func readMemory(r suite.Reading) verdict.Statement {
+	s := verdict.Statement{Witness: suite.Cgroup}
+	limit := float64(memoryLimit(r.Site))
+	peak, ok := r.After["memory.max_usage_in_bytes"]
+	if !ok {
+		s.Detail = "the node shows no memory.max_usage_in_bytes for this Pod"
+		return s
+	}
+	// The control alone takes a quarter of the limit; a peak below that was not
+	// this Pod's.
+	s.Live = peak >= limit/4
+	s.Breach = peak > limit*slack
+	s.Agrees = !s.Breach
+	s.Detail = fmt.Sprintf("at most %.0f MiB of a limit of %.0f MiB were used", peak/mib, limit/mib)
+	return s
+}
+
+// killedExit is 128+SIGKILL, what a container says that was killed.
+const killedExit = 137
+
+// readKilled judges what became of the container.
+func readKilled(r suite.Reading) verdict.Statement {
+	p := r.Pod
+	s := verdict.Statement{Witness: suite.APIServer, Live: p.Phase != "",
+		Detail: fmt.Sprintf("phase %s, exit code %d, reason %q, %d restarts", p.Phase, p.ExitCode, p.ExitReason, p.Restarts)}
+	s.Agrees = p.ExitCode == killedExit || p.ExitReason == "OOMKilled"
+	if p.EvictedFor != "" {
+		// Eviction comes when the node is short already: that is pressing on it.
+		s.Agrees = false
+		s.Detail += ", evicted: " + p.EvictedFor
+	}
+	return s
+}

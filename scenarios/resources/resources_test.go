@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resources
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+func TestTheFamilyRegisters(t *testing.T) {
+	var r suite.Registry
+	r.MustAdd(Scenarios()...)
+	assert.Len(t, r.All(), len(Scenarios()))
+}
+
+func TestMemoryIsHeldAndReleased(t *testing.T) {
+	h := &hoard{}
+	step := h.grow(t.Context(), 20*mib)
+	assert.True(t, step.OK)
+	assert.EqualValues(t, 32*mib, h.bytes, "whole chunks")
+	h.release()
+	assert.Zero(t, h.bytes)
+}
+
+func TestTheMemoryWitness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		peak                 float64
+		live, agrees, breach bool
+	}{
+		"at the limit":        {512 * mib, true, true, false},
+		"a batch above":       {530 * mib, true, true, false},
+		"far above":           {700 * mib, true, false, true},
+		"another Pod's, idle": {5 * mib, false, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := readMemory(suite.Reading{After: map[string]float64{"memory.max_usage_in_bytes": tc.peak}})
+			assert.Equal(t, []bool{tc.live, tc.agrees, tc.breach}, []bool{s.Live, s.Agrees, s.Breach}, s.Detail)
+		})
+	}
+	assert.False(t, readMemory(suite.Reading{}).Live, "a missing number is no number")
+}
+
+func TestTheDeclaredMemoryLimitIsUsed(t *testing.T) {
+	r := suite.Reading{Site: probe.Site{MemoryLimit: 128 * mib}, After: map[string]float64{"memory.max_usage_in_bytes": 200 * mib}}
+	assert.True(t, readMemory(r).Breach)
+}
+
+func TestOnlyAKillAgrees(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod    suite.PodFacts
+		agrees bool
+	}{
+		"killed":        {suite.PodFacts{Phase: "Running", ExitCode: 137, Restarts: 1}, true},
+		"by the kernel": {suite.PodFacts{Phase: "Running", ExitCode: 128, ExitReason: "OOMKilled"}, true},
+		"still running": {suite.PodFacts{Phase: "Running", ExitCode: -1}, false},
+		"evicted":       {suite.PodFacts{Phase: "Failed", ExitCode: 137, EvictedFor: "The node was low on resource: memory."}, false},
+		"an own error":  {suite.PodFacts{Phase: "Running", ExitCode: 2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := readKilled(suite.Reading{Pod: tc.pod})
+			assert.True(t, s.Live)
+			assert.Equal(t, tc.agrees, s.Agrees, s.Detail)
+		})
+	}
+	assert.False(t, readKilled(suite.Reading{}).Live)
+}
+
+func TestWorkIsTurnedIntoCores(t *testing.T) {
+	for name, tc := range map[string]struct {
+		full, got float64
+		ok        bool
+		class     verdict.Class
+	}{
+		"half a core":   {1000, 500, false, verdict.ResourceLimit},
+		"two cores":     {1000, 1900, true, ""},
+		"nothing":       {1000, 0, false, verdict.Unknown},
+		"no comparison": {0, 500, false, verdict.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := judgeRate(tc.full, tc.got, 0.5)
+			assert.Equal(t, tc.ok, s.OK)
+			assert.Equal(t, tc.class, s.Class)
+		})
+	}
+}
+
+func TestSpinningCountsWork(t *testing.T) {
+	rounds, took := spin(t.Context(), 5*time.Millisecond)
+	assert.Positive(t, rounds)
+	assert.GreaterOrEqual(t, took, 5*time.Millisecond)
+}
+
+func TestTheCPUWitness(t *testing.T) {
+	reading := func(used, quota float64) suite.Reading {
+		return suite.Reading{Elapsed: 4 * time.Second, Before: map[string]float64{"cpuacct.usage": 1e9},
+			After: map[string]float64{"cpuacct.usage": 1e9 + used*1e9, "cpu.cfs_quota_us": quota, "cpu.cfs_period_us": 100000}}
+	}
+	for name, tc := range map[string]struct {
+		used, quota          float64
+		live, agrees, breach bool
+	}{
+		"at the limit":           {1.9, 50000, true, true, false},
+		"above the limit":        {4.0, 50000, true, false, true},
+		"no quota, nothing used": {0.01, -1, false, false, false},
+		"no quota, little used":  {1.0, -1, true, false, false},
+		"a larger quota":         {1.0, 100000, true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := readCPU(reading(tc.used, tc.quota))
+			assert.Equal(t, []bool{tc.live, tc.agrees, tc.breach}, []bool{s.Live, s.Agrees, s.Breach}, s.Detail)
+		})
+	}
+	assert.False(t, readCPU(suite.Reading{Elapsed: time.Second}).Live)
+}
+
+func TestABombIsJudgedByItsError(t *testing.T) {
+	for name, tc := range map[string]struct {
+		b     bomb
+		ok    bool
+		class verdict.Class
+	}{
+		"stopped":           {bomb{got: 100, wanted: 200, err: fmt.Errorf("fork: %w", syscall.EAGAIN)}, false, verdict.ResourceLimit},
+		"out of memory":     {bomb{got: 100, wanted: 200, err: syscall.ENOMEM}, false, verdict.ResourceLimit},
+		"all started":       {bomb{got: 200, wanted: 200}, true, ""},
+		"late stop":         {bomb{got: 150, wanted: 200, err: syscall.EAGAIN}, true, ""},
+		"no program":        {bomb{wanted: 200, err: syscall.ENOENT}, false, verdict.Unknown},
+		"out of time early": {bomb{got: 3, wanted: 200, err: fmt.Errorf("deadline")}, false, verdict.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := judgeBomb(tc.b, 100)
+			assert.Equal(t, tc.ok, s.OK)
+			assert.Equal(t, tc.class, s.Class)
+		})
+	}
+}
+
+func TestAFewProcessesStart(t *testing.T) {
+	b := startMany(t.Context(), 3)
+	assert.NoError(t, b.err)
+	assert.Equal(t, 3, b.got)
+}
+
+func TestTheProcessWitness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		max, peak, declared float64
+		agrees, breach      bool
+	}{
+		"within":           {256, 200, 256, true, false},
+		"no limit":         {probe.Unlimited, 200, 256, false, false},
+		"a larger limit":   {4096, 200, 256, false, true},
+		"undeclared limit": {256, 256, 0, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := readPids(suite.Reading{Site: probe.Site{PidsLimit: int64(tc.declared)},
+				After: map[string]float64{"pids.max": tc.max, "pids.current": 3, "pids.peak": tc.peak}})
+			assert.True(t, s.Live)
+			assert.Equal(t, []bool{tc.agrees, tc.breach}, []bool{s.Agrees, s.Breach}, s.Detail)
+		})
+	}
+	assert.False(t, readPids(suite.Reading{}).Live)
+}
