@@ -23,6 +23,9 @@ type Mutant struct {
 	Title string
 	// Kills are the scenarios that must say Breached.
 	Kills []string
+	// Holds are scenarios that must still say Held: they tell one weakened
+	// control from a policy that is not there at all. Empty means the canary.
+	Holds []string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (a RuntimeClass, an admission policy, a node), so that nothing
 	// else may run beside it.
@@ -58,6 +61,18 @@ type Options struct {
 	Progress *progress.Reporter
 }
 
+// holds returns the scenarios that must still hold in the mutant. A mutant of
+// the very scenario that serves as canary has none of its own.
+func (m Mutant) holds(canary string) []string {
+	switch {
+	case len(m.Holds) > 0:
+		return m.Holds
+	case slices.Contains(m.Kills, canary):
+		return nil
+	}
+	return []string{canary}
+}
+
 // ErrSurvivors is wrapped by Prove's error when a mutant was not killed.
 var ErrSurvivors = errors.New("not every mutant was killed")
 
@@ -67,7 +82,7 @@ var ErrSurvivors = errors.New("not every mutant was killed")
 // returns the cells it has, with ctx's error.
 func Prove(ctx context.Context, o Options) ([]runner.Kill, error) {
 	for _, m := range o.Mutants {
-		for _, id := range append([]string{o.Canary}, m.Kills...) {
+		for _, id := range slices.Concat(m.holds(o.Canary), m.Kills) {
 			if _, ok := o.Scenarios.Get(id); !ok {
 				return nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
 			}
@@ -154,7 +169,7 @@ func one(ctx context.Context, o Options, m Mutant) []runner.Kill {
 		f.Effective, f.Saw, f.Err = o.Stage.Effect(ctx, m)
 	}
 	if f.Err == nil && f.Effective {
-		picked, err := o.Scenarios.Select(append([]string{o.Canary}, m.Kills...)...)
+		picked, err := o.Scenarios.Select(slices.Concat(m.holds(o.Canary), m.Kills)...)
 		if err != nil {
 			f.Err = err
 		} else {
@@ -209,8 +224,11 @@ func Judge(m Mutant, canary string, f Finding) []runner.Kill {
 		void = "did not take effect: " + f.Saw
 	case f.Run == nil:
 		void = "was not attacked"
-	case outcome[canary].Verdict() != verdict.Held && outcome[canary].Verdict() != verdict.NotApplicable && !slices.Contains(m.Kills, canary):
-		void = fmt.Sprintf("broke more than its control: %s is %s: %s", canary, outcome[canary].Verdict(), outcome[canary].Detail())
+	}
+	for _, id := range m.holds(canary) {
+		if r := outcome[id]; void == "" && r.Verdict() != verdict.Held {
+			void = fmt.Sprintf("broke more than its control: %s is %s %s: %s", id, r.Verdict(), r.Reason(), r.Detail())
+		}
 	}
 	cells := make([]runner.Kill, 0, len(m.Kills))
 	for _, id := range m.Kills {

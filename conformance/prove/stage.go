@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prove
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/overlays"
+)
+
+// poll is how often the cluster is asked while something is waited for.
+const poll = 200 * time.Millisecond
+
+// ClusterStage is the Stage on a real cluster, with the overlays' mutants.
+type ClusterStage struct {
+	Kube *kube.Client
+	// Module is the agent-sandbox module's files (overlays.ModuleFS).
+	Module  fs.FS
+	Mutants []overlays.Mutant
+	// Run attacks the target in a namespace.
+	Run func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error)
+	// Ready and Settle bound the waits for a mutant's sandbox and for its
+	// effect to be readable.
+	Ready, Settle time.Duration
+}
+
+// List returns the overlays' mutants as Prove takes them.
+func List(all []overlays.Mutant) []Mutant {
+	out := make([]Mutant, 0, len(all))
+	for _, m := range all {
+		out = append(out, Mutant{ID: m.ID, Title: m.Title, Kills: m.Kills, Holds: m.Holds, Alone: m.Alone()})
+	}
+	return out
+}
+
+func (s *ClusterStage) find(id string) (overlays.Mutant, error) {
+	i := slices.IndexFunc(s.Mutants, func(m overlays.Mutant) bool { return m.ID == id })
+	if i < 0 {
+		return overlays.Mutant{}, fmt.Errorf("finding mutant %s: no such overlay", id)
+	}
+	return s.Mutants[i], nil
+}
+
+// Scaffold exempts the mutants' namespaces from the reference's admission
+// policy, and waits until the API server acts on it.
+func (s *ClusterStage) Scaffold(ctx context.Context) (func(context.Context) error, error) {
+	during, after, err := overlays.ScaffoldBinding(s.Module)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Kube.Apply(ctx, []*unstructured.Unstructured{&during}); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		return s.Kube.Apply(ctx, []*unstructured.Unstructured{&after})
+	}, nil
+}
+
+// Deploy applies a mutant and waits for its pool.
+func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Context) error, error) {
+	nothing := func(context.Context) error { return nil }
+	o, err := s.find(m.ID)
+	if err != nil {
+		return nothing, err
+	}
+	objects, err := o.Render(s.Module)
+	if err != nil {
+		return nothing, err
+	}
+	var taints map[string][]corev1.Taint
+	down := func(ctx context.Context) error {
+		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
+	}
+	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
+		return down, err
+	}
+	if o.Node != nil {
+		taints, err = s.untaint(ctx, *o.Node)
+		if err != nil {
+			return down, err
+		}
+	}
+	return down, AwaitPool(ctx, s.Kube, o.Namespace(), s.Ready)
+}
+
+// Attack runs the scenarios against the mutant's namespace.
+func (s *ClusterStage) Attack(ctx context.Context, m Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
+	o, err := s.find(m.ID)
+	if err != nil {
+		return nil, err
+	}
+	return s.Run(ctx, o.Namespace(), scenarios)
+}
+
+// Effect waits until every fact that shows the weakening is there, or tells
+// what is there instead.
+func (s *ClusterStage) Effect(ctx context.Context, m Mutant) (bool, string, error) {
+	o, err := s.find(m.ID)
+	if err != nil {
+		return false, "", err
+	}
+	saw, ok := "", false
+	err = wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
+		var err error
+		ok, saw, err = s.facts(ctx, o)
+		return ok, err
+	})
+	if err != nil && ctx.Err() == nil && wait.Interrupted(err) {
+		err = nil
+	}
+	return ok, saw, err
+}
+
+func (s *ClusterStage) facts(ctx context.Context, m overlays.Mutant) (bool, string, error) {
+	var all []string
+	for _, e := range m.Effect {
+		objects, err := s.fetch(ctx, m, e)
+		if err != nil {
+			return false, "", err
+		}
+		if len(objects) == 0 {
+			return false, fmt.Sprintf("there is no %s %s", e.Kind, e.Name), nil
+		}
+		for _, o := range objects {
+			ok, saw, err := e.Check(o.Object)
+			if err != nil || !ok {
+				return false, saw, err
+			}
+			all = append(all, saw)
+		}
+	}
+	return true, strings.Join(all, "; "), nil
+}
+
+// fetch returns the objects that an effect speaks of; none is no error.
+func (s *ClusterStage) fetch(ctx context.Context, m overlays.Mutant, e overlays.Effect) ([]unstructured.Unstructured, error) {
+	gv, err := schema.ParseGroupVersion(e.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("reading the effect of %s: %w", m.ID, err)
+	}
+	mapping, err := s.Kube.Mapper.RESTMapping(gv.WithKind(e.Kind).GroupKind(), gv.Version)
+	if err != nil {
+		return nil, fmt.Errorf("finding the resource of %s %s: %w", e.APIVersion, e.Kind, err)
+	}
+	r := s.Kube.Dynamic.Resource(mapping.Resource)
+	namespace := m.Namespace()
+	if mapping.Scope.Name() != "namespace" {
+		namespace = ""
+	}
+	if e.Name != "" {
+		o, err := r.Namespace(namespace).Get(ctx, e.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", e.Kind, e.Name, err)
+		}
+		return []unstructured.Unstructured{*o}, nil
+	}
+	opts := metav1.ListOptions{}
+	if m.Node != nil && namespace == "" {
+		opts.LabelSelector = labels.SelectorFromSet(m.Node.Selector).String()
+	}
+	list, err := r.Namespace(namespace).List(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", e.Kind, err)
+	}
+	return list.Items, nil
+}
+
+// untaint removes a taint from nodes and returns what they had.
+func (s *ClusterStage) untaint(ctx context.Context, c overlays.NodeChange) (map[string][]corev1.Taint, error) {
+	nodes, err := s.Kube.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(c.Selector).String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the nodes of %v: %w", c.Selector, err)
+	}
+	had := map[string][]corev1.Taint{}
+	for _, n := range nodes.Items {
+		had[n.Name] = n.Spec.Taints
+		left := slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t.Key == c.RemoveTaint })
+		if err := s.setTaints(ctx, n.Name, left); err != nil {
+			return had, err
+		}
+	}
+	return had, nil
+}
+
+func (s *ClusterStage) retaint(ctx context.Context, had map[string][]corev1.Taint) error {
+	var errs []error
+	for name, taints := range had {
+		errs = append(errs, s.setTaints(ctx, name, taints))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *ClusterStage) setTaints(ctx context.Context, node string, taints []corev1.Taint) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		n, err := s.Kube.Clientset.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		n.Spec.Taints = taints
+		_, err = s.Kube.Clientset.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("setting the taints of node %s: %w", node, err)
+	}
+	return nil
+}
+
+// Remove deletes objects that were applied, the namespaces among them first:
+// what lives in them goes with them.
+func Remove(ctx context.Context, k *kube.Client, objects []unstructured.Unstructured) error {
+	var outside []unstructured.Unstructured
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" || o.GetNamespace() == "" {
+			outside = append(outside, o)
+		}
+	}
+	return k.Delete(ctx, kube.Refs(outside))
+}
+
+// AwaitPool waits until the warm pool of a namespace has a sandbox to give. Its
+// error says what keeps the Pods from starting.
+func AwaitPool(ctx context.Context, k *kube.Client, namespace string, timeout time.Duration) error {
+	pools := schema.GroupVersionResource{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxwarmpools"}
+	err := wait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
+		p, err := k.Dynamic.Resource(pools).Namespace(namespace).Get(ctx, overlays.PoolName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		ready, _, err := unstructured.NestedInt64(p.Object, "status", "readyReplicas")
+		if err != nil {
+			return false, err
+		}
+		if ready > 0 {
+			return true, nil
+		}
+		pods, err := k.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		return false, hopeless(pods.Items)
+	})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("waiting for the pool of namespace %s: %w", namespace, explain(ctx, k, namespace, err))
+}
+
+// hopeless returns an error for a Pod that no waiting will help.
+func hopeless(pods []corev1.Pod) error {
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			w := c.State.Waiting
+			if w == nil {
+				continue
+			}
+			switch w.Reason {
+			case "ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName":
+				return fmt.Errorf("image %q is not on the node (%s): build it into the cluster with `stockade images build`, or name one that `stockade images list` shows", c.Image, w.Reason)
+			case "CreateContainerConfigError", "CrashLoopBackOff", "RunContainerError":
+				return fmt.Errorf("container %q of Pod %s does not start (%s): %s", c.Name, p.Name, w.Reason, w.Message)
+			}
+		}
+	}
+	return nil
+}
+
+// explain adds what the cluster says about why nothing is ready: the warning
+// events of the namespace, each reason once.
+func explain(ctx context.Context, k *kube.Client, namespace string, err error) error {
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	events, listErr := k.Clientset.CoreV1().Events(namespace).List(short, metav1.ListOptions{})
+	if listErr != nil {
+		return errors.Join(err, listErr)
+	}
+	seen := map[string]bool{}
+	for _, e := range events.Items {
+		if e.Type == corev1.EventTypeWarning && !seen[e.Reason] {
+			seen[e.Reason] = true
+			err = errors.Join(err, fmt.Errorf("%s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message))
+		}
+	}
+	return err
+}
