@@ -192,37 +192,44 @@ func (b *builder) moduleDir(ctx context.Context, component, module string) (stri
 	return m.Dir, nil
 }
 
-// programKey hashes the sources of one of our own programs: the files of this
-// repository it is compiled from, and the pins of everything else.
+// sourceList makes go list print, for each package a program is compiled
+// from, either its files (of this repository) or its module's version. The
+// whole go.mod would be simpler to hash, but it changes with every dependency
+// of every other package here.
+const sourceList = `{{if not .Standard}}{{if .Module.Main}}` +
+	`files{{"\t"}}{{.Dir}}{{range .GoFiles}}{{"\t"}}{{.}}{{end}}{{range .EmbedFiles}}{{"\t"}}{{.}}{{end}}` +
+	`{{else}}module{{"\t"}}{{.Module}}{{end}}{{end}}`
+
+// programKey hashes what one of our own programs is made of.
 func (b *builder) programKey(ctx context.Context, p Program) (string, error) {
-	const format = `{{if not .Standard}}{{with .Module}}{{if .Main}}{{$.Dir}}{{range $.GoFiles}}{{"\t"}}{{.}}{{end}}{{range $.EmbedFiles}}{{"\t"}}{{.}}{{end}}{{end}}{{end}}{{end}}`
-	out, err := b.goCommand(b.Source, "list", "-deps", "-f", format, p.Package).run(ctx)
+	out, err := b.goCommand(b.Source, "list", "-deps", "-f", sourceList, p.Package).run(ctx)
 	if err != nil {
 		return "", fmt.Errorf("listing the sources of %s: %w", p.Package, explain(err, "Go modules from "+b.tc.Proxy))
 	}
-	k := newHasher("program/1")
+	k := newHasher("program/2")
 	k.add("go", b.tc.Version+" linux/"+b.tc.Arch)
 	k.add("package", p.Package)
 	for _, f := range append(buildEnv(b.tc.Arch), buildFlags...) {
 		k.add("flag", f)
 	}
-	files := []string{filepath.Join(b.Source, "go.mod"), filepath.Join(b.Source, "go.sum")}
-	for _, line := range strings.Split(string(out), "\n") {
-		parts := strings.Split(line, "\t")
+	for line := range strings.Lines(string(out)) {
+		kind, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if kind == "module" {
+			k.add(kind, rest)
+			continue
+		}
+		parts := strings.Split(rest, "\t")
 		for _, name := range parts[1:] {
-			files = append(files, filepath.Join(parts[0], name))
+			content, err := os.ReadFile(filepath.Join(parts[0], name))
+			if err != nil {
+				return "", fmt.Errorf("hashing the sources of %s: %w", p.Name, err)
+			}
+			rel, err := filepath.Rel(b.Source, filepath.Join(parts[0], name))
+			if err != nil {
+				return "", fmt.Errorf("hashing the sources of %s: %w", p.Name, err)
+			}
+			k.add(filepath.ToSlash(rel), string(content))
 		}
-	}
-	for _, f := range files {
-		content, err := os.ReadFile(f)
-		if err != nil {
-			return "", fmt.Errorf("hashing the sources of %s: %w", p.Name, err)
-		}
-		rel, err := filepath.Rel(b.Source, f)
-		if err != nil {
-			return "", fmt.Errorf("hashing the sources of %s: %w", p.Name, err)
-		}
-		k.add(filepath.ToSlash(rel), string(content))
 	}
 	return k.sum(), nil
 }
