@@ -36,7 +36,7 @@ func (t *connTable) add(c io.Closer) (done func()) {
 		_ = c.Close() // nothing was said yet
 		return func() {}
 	}
-	for t.list.Len() >= t.max {
+	for t.list.Len() >= max(t.max, 1) {
 		t.evict()
 	}
 	el := t.list.PushBack(&openConn{c, time.Now()})
@@ -47,8 +47,18 @@ func (t *connTable) add(c io.Closer) (done func()) {
 	}
 }
 
+// evictOldest makes room when the process, not the table, is full.
+func (t *connTable) evictOldest() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evict()
+}
+
 func (t *connTable) evict() {
 	el := t.list.Front()
+	if el == nil {
+		return
+	}
 	t.list.Remove(el)
 	oldest, ok := el.Value.(*openConn)
 	if !ok {

@@ -212,6 +212,10 @@ func (h *Host) serveTCP(ctx context.Context, l *net.TCPListener) error {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
+		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+			h.log.lose(1)
+			h.conns.evictOldest()
+			continue
 		case err != nil && ctx.Err() == nil && temporary(err):
 			h.log.lose(1)
 			continue

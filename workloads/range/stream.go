@@ -124,7 +124,9 @@ func (st *stream) looksLikeHTTP() bool {
 func (st *stream) serveRaw(already string) {
 	last := already
 	if already == "" && st.r.Buffered() == 0 {
-		// Server-speaks-first protocols: say who is here.
+		// Server-speaks-first protocols: say who is here. The deadline that
+		// brought us here has passed, for writes too.
+		st.conn.idle(idleTime)
 		if st.conn.say(world.Marker+" -\n") != nil {
 			return
 		}
