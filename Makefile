@@ -1,0 +1,80 @@
+# `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# One set of flags for everything: another one would compile Kubernetes again.
+export CGO_ENABLED := 0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+STOCKADE := bin/stockade
+FUZZTIME ?= 5s
+
+##@ The two commands
+
+.PHONY: attack
+attack: build ## Set everything up on this machine, attack it, and print the report
+	$(STOCKADE) up
+	$(STOCKADE) run
+
+.PHONY: test
+test: ## Run the tests that need neither root nor a cluster
+	go test ./...
+
+##@ The place
+
+.PHONY: doctor images up status down
+doctor: build ## Say what this machine has, lacks, and how to mend it
+	$(STOCKADE) doctor
+images: build ## Build Kubernetes, gVisor, Cilium and the images, once
+	$(STOCKADE) images build
+up: build ## Bring up the sealed cluster, the range and the sandboxes
+	$(STOCKADE) up
+status: build ## Say what of it stands
+	$(STOCKADE) status
+down: build ## Remove all of it; images and reports are kept
+	$(STOCKADE) down
+
+##@ Proof
+
+.PHONY: prove
+prove: build ## Weaken one control after the other; every check has to notice
+	$(STOCKADE) prove
+
+.PHONY: test-cluster
+test-cluster: build ## Run the tests that need the cluster of `make up`, as root
+	go test -count=1 -timeout 20m -tags cluster ./conformance/e2e/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every fuzz target for FUZZTIME (5s)
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | cut -c6-); do \
+	    go test "$$dir" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+	  done; \
+	done
+
+##@ The code
+
+.PHONY: build
+build: ## Build bin/stockade
+	go build -ldflags '-X github.com/stockade-dev/stockade/cli.Version=$(VERSION)' -o $(STOCKADE) ./cmd/stockade
+
+.PHONY: lint
+lint: bin/golangci-lint ## Check style, errors and the dependency rule
+	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
+	bin/golangci-lint run ./...
+
+bin/golangci-lint: tools/dev/golangci-lint/go.mod
+	cd tools/dev/golangci-lint && go build -o ../../../bin/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: docs
+docs: ## Write the generated part of docs
+	go run ./internal/docsgen
+
+.PHONY: clean
+clean: ## Remove what was built here; `make down` first
+	rm -rf bin out
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
