@@ -41,6 +41,9 @@ type Mutant struct {
 	// Holds are scenarios that must still say Held on it: they tell one
 	// missing rule from a policy that is not there (yet) at all.
 	Holds []string `json:"holds,omitempty"`
+	// Needs are features (suite.Feature) without which the weakening cannot be
+	// felt; where the target lacks one, the mutant is left out.
+	Needs []string `json:"needs,omitempty"`
 	// Changes is the one place that differs from the reference.
 	Changes Change `json:"changes"`
 	// Effect is what must be read back from the cluster before the mutant
@@ -168,8 +171,9 @@ func (m Mutant) build(disk filesys.FileSystem) ([]unstructured.Unstructured, err
 	if err != nil {
 		return nil, fmt.Errorf("rendering mutant %s: %w", m.ID, err)
 	}
+	ownClass := slices.ContainsFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind() == "RuntimeClass" })
 	for i := range objects {
-		if err := m.confine(&objects[i]); err != nil {
+		if err := m.confine(&objects[i], ownClass); err != nil {
 			return nil, fmt.Errorf("confining %s of mutant %s: %w", objects[i].GetKind(), m.ID, err)
 		}
 	}
@@ -177,10 +181,18 @@ func (m Mutant) build(disk filesys.FileSystem) ([]unstructured.Unstructured, err
 }
 
 // confine gives the mutant's cluster-wide objects names of their own and binds
-// its policy to its namespace, so that no other namespace feels it.
-func (m Mutant) confine(o *unstructured.Unstructured) error {
+// its policy to its namespace, so that no other namespace feels it. ownClass is
+// true when the mutant brings the RuntimeClass that its template asks for.
+func (m Mutant) confine(o *unstructured.Unstructured, ownClass bool) error {
 	switch o.GetKind() {
-	case "ValidatingAdmissionPolicy":
+	case "SandboxTemplate":
+		where := []string{"spec", "podTemplate", "spec", "runtimeClassName"}
+		class, found, err := unstructured.NestedString(o.Object, where...)
+		if err != nil || !found || !ownClass {
+			return err
+		}
+		return unstructured.SetNestedField(o.Object, m.own(class), where...)
+	case "ValidatingAdmissionPolicy", "RuntimeClass":
 		o.SetName(m.own(o.GetName()))
 	case "ValidatingAdmissionPolicyBinding":
 		o.SetName(m.own(o.GetName()))
