@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package descriptor is the one small document in which the two halves of
+// Stockade meet: whoever builds a place for untrusted code writes down where
+// it is, and the suite reads there what to attack, and what not.
+package descriptor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// What stands in a descriptor's apiVersion and kind.
+const (
+	APIVersion = "stockade.dev/v1alpha1"
+	Kind       = "Target"
+)
+
+// Descriptor says where the targets of one cluster are.
+type Descriptor struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Kubeconfig is the path of the file that leads to the cluster. The
+	// current context of the user is never used.
+	Kubeconfig string `json:"kubeconfig"`
+	// ClusterUID is the UID of the namespace kube-system. A cluster with
+	// another one is not attacked.
+	ClusterUID string `json:"clusterUID"`
+	// Targets by name: reference, seed.
+	Targets map[string]Target `json:"targets"`
+	// Controls is the namespace of the control Pods.
+	Controls string `json:"controls"`
+	// RangeSocket is the unix socket of the range's log.
+	RangeSocket string `json:"rangeSocket"`
+	// Seal is the network namespace in which the cluster lives.
+	Seal string `json:"seal"`
+	// Features are those that the target claims to have. One that is claimed
+	// and not found is a breach; one that is not claimed and not found makes
+	// its scenarios NotApplicable.
+	Features []suite.Feature `json:"features"`
+	// Disruptive allows attacks that load or kill: throw-away clusters only.
+	Disruptive bool `json:"disruptive"`
+	// Substrate names versions; DiffersFromGKE says what is not as there.
+	Substrate      map[string]string `json:"substrate,omitempty"`
+	DiffersFromGKE []string          `json:"differsFromGKE,omitempty"`
+}
+
+// Target is one sandbox template on the cluster.
+type Target struct {
+	Namespace string `json:"namespace"`
+	Template  string `json:"template"`
+	Pool      string `json:"pool"`
+}
+
+// Read reads and checks a descriptor.
+func Read(path string) (*Descriptor, error) {
+	doc, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("reading the target's descriptor: %w: `stockade up` writes it", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the target's descriptor: %w", err)
+	}
+	var d Descriptor
+	if err := yaml.UnmarshalStrict(doc, &d); err != nil {
+		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
+	}
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
+	}
+	return &d, nil
+}
+
+// Write writes the descriptor as a whole or not at all, so that no run ever
+// reads half of one.
+func (d Descriptor) Write(path string) error {
+	d.APIVersion, d.Kind = APIVersion, Kind
+	if err := d.check(); err != nil {
+		return fmt.Errorf("writing the target's descriptor: %w", err)
+	}
+	doc, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the target's descriptor: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".target-*")
+	if err != nil {
+		return fmt.Errorf("writing the target's descriptor: %w", err)
+	}
+	_, err = tmp.Write(append(doc, '\n'))
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the target's descriptor: %w", errors.Join(err, os.Remove(tmp.Name())))
+	}
+	return nil
+}
+
+func (d Descriptor) check() error {
+	switch {
+	case d.APIVersion != APIVersion || d.Kind != Kind:
+		return fmt.Errorf("apiVersion %q and kind %q where %s and %s are expected", d.APIVersion, d.Kind, APIVersion, Kind)
+	case d.Kubeconfig == "" || d.ClusterUID == "":
+		return errors.New("kubeconfig and clusterUID must be set: they say which cluster may be attacked")
+	case d.RangeSocket == "" || d.Seal == "":
+		return errors.New("rangeSocket and seal must be set: without them nothing would witness an attack, or hold it back")
+	case d.Controls == "":
+		return errors.New("controls must be set: without positive controls nothing can be held")
+	case len(d.Targets) == 0:
+		return errors.New("it names no target")
+	}
+	for name, t := range d.Targets {
+		if t.Namespace == "" || t.Template == "" || t.Pool == "" {
+			return fmt.Errorf("target %q: namespace, template and pool must be set", name)
+		}
+	}
+	return nil
+}
+
+// Claims tells whether the target claims to have the feature.
+func (d *Descriptor) Claims(f suite.Feature) bool { return slices.Contains(d.Features, f) }

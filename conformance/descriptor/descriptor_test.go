@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package descriptor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+func whole() Descriptor {
+	return Descriptor{
+		APIVersion: APIVersion, Kind: Kind, Kubeconfig: "/k", ClusterUID: "u", Controls: "c", RangeSocket: "/s", Seal: "stockade",
+		Targets:  map[string]Target{"reference": {Namespace: "n", Template: "t", Pool: "p"}},
+		Features: []suite.Feature{suite.GVisor}, Disruptive: true,
+	}
+}
+
+func TestADescriptorReadsBackWhatItWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "target.json")
+	require.NoError(t, whole().Write(path))
+	got, err := Read(path)
+	require.NoError(t, err)
+	assert.Equal(t, whole(), *got)
+	assert.True(t, got.Claims(suite.GVisor))
+	assert.False(t, got.Claims(suite.IPv6))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".target-*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestADescriptorThatLeavesTheTargetOpenIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*Descriptor){
+		"no cluster":            func(d *Descriptor) { d.ClusterUID = "" },
+		"no kubeconfig":         func(d *Descriptor) { d.Kubeconfig = "" },
+		"no range":              func(d *Descriptor) { d.RangeSocket = "" },
+		"no seal":               func(d *Descriptor) { d.Seal = "" },
+		"no controls":           func(d *Descriptor) { d.Controls = "" },
+		"no targets":            func(d *Descriptor) { d.Targets = nil },
+		"a target without pool": func(d *Descriptor) { d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := whole()
+			spoil(&d)
+			assert.Error(t, d.Write(filepath.Join(t.TempDir(), "target.json")))
+		})
+	}
+}
+
+func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Read(filepath.Join(dir, "absent.json"))
+	assert.ErrorContains(t, err, "stockade up")
+	for name, doc := range map[string]string{"no JSON": "{", "another kind": `{"apiVersion":"v1","kind":"Pod"}`, "a typo": `{"clusterUid":"u"}`} {
+		path := filepath.Join(dir, "target.json")
+		require.NoError(t, os.WriteFile(path, []byte(doc), 0o600))
+		_, err := Read(path)
+		assert.ErrorContains(t, err, path, name)
+	}
+}
