@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -260,7 +261,17 @@ func FuzzServe(f *testing.F) {
 			_ = client.Close()
 		}()
 		dst := netip.AddrPortFrom(netip.MustParseAddr("169.254.169.254"), ports[int(way)%len(ports)])
-		s.serveTCP(ctx, discardWrites{server}, netip.MustParseAddrPort("172.18.0.2:1"), dst)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.serveTCP(ctx, discardWrites{server}, netip.MustParseAddrPort("172.18.0.2:1"), dst)
+		}()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			buf := make([]byte, 64<<10)
+			t.Fatalf("the connection does not end:\n%s", buf[:runtime.Stack(buf, true)])
+		}
 	})
 }
 
