@@ -15,6 +15,11 @@ import (
 func main() {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGCHLD)
+	hold(signals)
+}
+
+// hold returns when a signal asks for the end.
+func hold(signals <-chan os.Signal) {
 	// Children that died before the handler was there send no signal again.
 	reap()
 	for s := range signals {

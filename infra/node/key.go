@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // keyLength is how many hex digits of a key appear in names: 48 bits are
@@ -39,10 +40,11 @@ func (k *hasher) sum() string { return hex.EncodeToString(k.h.Sum(nil))[:keyLeng
 // of Kubernetes.
 var modComment = regexp.MustCompile(`(?m)^//.*\n|[ \t]+//.*$`)
 
-// addTree adds the path and content of every regular file under dir.
+// addTree adds the path and content of every regular file under dir, except
+// tests, which are in no program.
 func (k *hasher) addTree(dir string) error {
 	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(p, "_test.go") {
 			return err
 		}
 		rel, err := filepath.Rel(dir, p)

@@ -90,6 +90,16 @@ func TestKeyDoesNotDependOnWhatOnlySteersTheBuild(t *testing.T) {
 	assert.Equal(t, base, key)
 }
 
+func TestTestBesideOurSourcesIsNoReasonToBuildAgain(t *testing.T) {
+	dir := toolsModule(t)
+	base, _, err := componentKey(testComponent(), dir, testToolchain)
+	require.NoError(t, err)
+	write(t, filepath.Join(dir, "shim", "main_test.go"), "package main\n")
+	key, _, err := componentKey(testComponent(), dir, testToolchain)
+	require.NoError(t, err)
+	assert.Equal(t, base, key)
+}
+
 func TestCommentInAGoModFileIsNoReasonToBuildAgain(t *testing.T) {
 	dir := toolsModule(t)
 	base, _, err := componentKey(testComponent(), dir, testToolchain)

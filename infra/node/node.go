@@ -96,6 +96,11 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	if err != nil {
 		return Images{}, err
 	}
+	// Whoever finds everything in place need not wait for a build that
+	// another checkout runs in the same home.
+	if images, ok, err := b.cached(); err != nil || ok {
+		return images, err
+	}
 	b.lock, err = acquire(ctx, filepath.Join(b.Home, "build.lock"), o.Progress)
 	if err != nil {
 		return Images{}, err
@@ -115,6 +120,10 @@ func Cached(ctx context.Context, o Options) (Images, bool, error) {
 	if err != nil {
 		return Images{}, false, err
 	}
+	return b.cached()
+}
+
+func (b *builder) cached() (Images, bool, error) {
 	for _, c := range b.components {
 		if !exists(c.Dir) {
 			return Images{}, false, nil
