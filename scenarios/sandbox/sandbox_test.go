@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+const nonce = "0123456789abcdef0123456789abcdef"
+
+func TestTheFamilyRegisters(t *testing.T) {
+	var r suite.Registry
+	r.MustAdd(Scenarios()...)
+	assert.Len(t, r.All(), 4)
+}
+
+// cluster answers Get out of a map of "Kind/name", and remembers the rest.
+type cluster struct {
+	mu      sync.Mutex
+	objects map[string]suite.Object
+	made    []string
+	deleted []string
+}
+
+func (c *cluster) Create(_ context.Context, o suite.Object, _ bool) (suite.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind, _ := o["kind"].(string)
+	name, _ := at(o, "metadata", "name").(string)
+	c.made = append(c.made, kind+"/"+name)
+	return suite.Answer{Code: 201, Object: o}, nil
+}
+
+func (c *cluster) Get(_ context.Context, _, kind, name string) (suite.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, o := range c.objects {
+		if k, prefix, _ := strings.Cut(key, "/"); k == kind && strings.HasPrefix(name, prefix) {
+			return suite.Answer{Code: 200, Object: o}, nil
+		}
+	}
+	return suite.Answer{Code: 404, Reason: "NotFound"}, nil
+}
+
+func (c *cluster) Delete(_ context.Context, _, kind, name string) (suite.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deleted = append(c.deleted, kind+"/"+name)
+	return suite.Answer{Code: 200}, nil
+}
+
+func env(c *cluster) *suite.APIEnv {
+	return &suite.APIEnv{Nonce: nonce, API: c, Sandbox: func() suite.Object {
+		return object{"apiVersion": agentsAPI, "kind": "Sandbox", "spec": object{}}
+	}}
+}
+
+func policy(labels object) suite.Object {
+	return object{"metadata": object{"name": "p"}, "spec": object{"podSelector": object{"matchLabels": labels}}}
+}
+
+func TestABareSandboxIsExposedAsDisclosed(t *testing.T) {
+	c := &cluster{objects: map[string]suite.Object{
+		"Pod/stockade-bare":             {"metadata": object{"labels": object{"app": "budget-sandbox"}}},
+		"NetworkPolicy/" + templateName: policy(object{"agents.x-k8s.io/sandbox-template-ref-hash": "abc"}),
+	}}
+	steps := askBare(t.Context(), env(c))
+	require.Len(t, steps, 2)
+	assert.True(t, steps[0].OK, steps[0].Detail)
+	assert.Equal(t, verdict.Disclosed, steps[0].Expect)
+	assert.False(t, steps[1].OK)
+	assert.Equal(t, verdict.Confined, steps[1].Class)
+	assert.Equal(t, c.made, c.deleted, "what was made is taken away")
+}
+
+func TestATemplateWithoutAPolicyIsMoreThanDisclosed(t *testing.T) {
+	c := &cluster{objects: map[string]suite.Object{"Pod/stockade-bare": {}}}
+	steps := askBare(t.Context(), env(c))
+	require.Len(t, steps, 2)
+	assert.True(t, steps[1].OK)
+}
+
+func TestAPolicyThatSelectsTheBarePodIsNoExposure(t *testing.T) {
+	pod := object{"metadata": object{"labels": object{"app": "x"}}}
+	assert.False(t, judgeBare(pod, suite.Answer{Code: 200, Object: policy(object{"app": "x"})}).OK)
+	assert.False(t, judgeBare(pod, suite.Answer{Code: 200, Object: policy(nil)}).OK, "an empty selector selects all")
+	assert.True(t, judgeBare(pod, suite.Answer{Code: 200, Object: policy(object{"app": "y"})}).OK)
+	forbidden := judgeBare(pod, suite.Answer{Code: 403})
+	assert.False(t, forbidden.OK)
+	assert.False(t, forbidden.Class.IsEvidence())
+}
+
+func ready(sandbox string) suite.Object {
+	return object{"status": object{"sandbox": object{"name": sandbox}, "conditions": []any{object{"type": "Ready", "status": "True"}}}}
+}
+
+func TestAClaimIsMeasuredAndGivenBack(t *testing.T) {
+	c := &cluster{objects: map[string]suite.Object{
+		"SandboxWarmPool/budget-pool": {"spec": object{"replicas": int64(1)}, "status": object{"readyReplicas": int64(1)}},
+		"SandboxClaim/stockade":       ready("box"),
+		"Sandbox/box":                 {"metadata": object{"labels": object{"agents.x-k8s.io/launch-type": "cold"}}},
+	}}
+	steps := askWarm(t.Context(), env(c))
+	require.Len(t, steps, 1)
+	assert.False(t, steps[0].OK, "the controller says that it was cold")
+	assert.Equal(t, verdict.Absent, steps[0].Class)
+	assert.ElementsMatch(t, c.made, c.deleted)
+}
+
+func TestOnlyAFastWarmClaimIsGood(t *testing.T) {
+	cold := claimed{10 * time.Second, "cold"}
+	assert.True(t, judgeWarm("x", claimed{time.Second, "warm"}, cold).OK)
+	assert.False(t, judgeWarm("x", claimed{6 * time.Second, "warm"}, cold).OK)
+	assert.False(t, judgeWarm("x", claimed{time.Second, "cold"}, cold).OK)
+}
+
+func TestAClaimThatIsNeverReadyIsNoEvidence(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Millisecond)
+	defer cancel()
+	_, step := claim(ctx, env(&cluster{}), "n", "p")
+	require.NotNil(t, step)
+	assert.False(t, step.Class.IsEvidence())
+}
+
+func TestConnectingNeedsAnAnswer(t *testing.T) {
+	listen := func(answer string) string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte(answer))
+				_ = c.Close()
+			}
+		}()
+		return l.Addr().String()
+	}
+	assert.True(t, connect(t.Context(), listen("hello\n"), nonce).OK)
+	mute := connect(t.Context(), listen(""), nonce)
+	assert.False(t, mute.OK)
+	assert.False(t, mute.Class.IsEvidence())
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := l.Addr().String()
+	require.NoError(t, l.Close())
+	assert.Equal(t, verdict.Refused, connect(t.Context(), closed, nonce).Class)
+}
+
+func TestASiteWithoutAddressesIsNoEvidence(t *testing.T) {
+	steps := attackConnect(t.Context(), &probe.Env{Nonce: nonce})
+	require.Len(t, steps, 1)
+	assert.False(t, steps[0].Class.IsEvidence())
+}
+
+func TestTheTotalsAreRightInTwoWays(t *testing.T) {
+	for _, n := range []string{nonce, "ffffffffffffffffffffffffffffffff", "0"} {
+		steps := addUp(t.Context(), &probe.Env{Nonce: n})
+		assert.True(t, steps[0].OK, steps[0].Detail)
+	}
+}
+
+func TestEveryAttemptHasItsOwnStatement(t *testing.T) {
+	a, ta := statement("a")
+	b, tb := statement("b")
+	assert.NotEqual(t, a, b)
+	assert.NotEqual(t, ta, tb)
+	assert.Contains(t, ta, "coffee ")
+}
+
+func TestAMissingInterpreterBreaksTheClaim(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	steps := runCoffee(t.Context(), &probe.Env{Nonce: nonce})
+	require.Len(t, steps, 1)
+	assert.False(t, steps[0].OK)
+	assert.Equal(t, verdict.Absent, steps[0].Class)
+	assert.Equal(t, verdict.MustWork, steps[0].Expect)
+}

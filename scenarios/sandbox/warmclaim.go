@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// warmClaim is honest work, so it accepts no denial. A claim that the pool did
+// not serve is Absent: no warm sandbox was there for it.
+func warmClaim() suite.Scenario {
+	return suite.Scenario{
+		ID:    "sandbox.warm-claim",
+		Title: "Claim a sandbox without waiting for a cold start",
+		About: "Claims a sandbox from the pool, and one from a pool of size zero with the same template. The first has to be " +
+			"labelled as warm by the controller and ready in less than half of the second's time. The times are reported, and the " +
+			"claims a second that they amount to for one client, beside the quoted 300 for a cluster. The control is a cold claim alone.",
+		Claims:     []string{"AS-14"},
+		Kind:       suite.Function,
+		Severity:   suite.Low,
+		Needs:      []suite.Feature{suite.WarmPool},
+		Ask:        askWarm,
+		AskControl: askCold,
+		// Starting Pods beside other scenarios would measure those.
+		Exclusive: true,
+		Timeout:   120 * time.Second,
+		Mutants:   []string{"pool-empty"},
+	}
+}
+
+// claimed is what became of a claim.
+type claimed struct {
+	took   time.Duration
+	launch string // "warm" or "cold", as the controller labels the Sandbox
+}
+
+func askWarm(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	const name = "claim from the warm pool"
+	if err := poolReady(ctx, env); err != nil {
+		return []verdict.Step{{Name: name, Expect: verdict.MustWork, Class: verdict.Unknown, Detail: err.Error()}}
+	}
+	warm, step := claim(ctx, env, own(env, "warm"), poolName)
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	cold, step := claimCold(ctx, env, own(env, "cold"))
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	return []verdict.Step{judgeWarm(name, warm, cold)}
+}
+
+func judgeWarm(name string, warm, cold claimed) verdict.Step {
+	step := verdict.Step{Name: name, Expect: verdict.MustWork, Millis: warm.took.Milliseconds(),
+		Detail: fmt.Sprintf("%s start in %d ms, cold start in %d ms: %.1f claims a second for one client (quoted for a cluster: 300)",
+			warm.launch, warm.took.Milliseconds(), cold.took.Milliseconds(), 1/max(warm.took, time.Millisecond).Seconds())}
+	if step.OK = warm.launch == "warm" && warm.took < cold.took/2; !step.OK {
+		step.Class = verdict.Absent
+	}
+	return step
+}
+
+func askCold(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	cold, step := claimCold(ctx, env, own(env, "control"))
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	return []verdict.Step{{Name: "claim with a cold start", OK: true, Millis: cold.took.Milliseconds(), Detail: cold.launch}}
+}
+
+// claimCold claims from a pool that keeps nothing warm.
+func claimCold(ctx context.Context, env *suite.APIEnv, name string) (claimed, *verdict.Step) {
+	pool := object{"apiVersion": extensionsAPI, "kind": "SandboxWarmPool", "metadata": object{"name": name},
+		"spec": object{"replicas": int64(0), "sandboxTemplateRef": object{"name": templateName}}}
+	a, err := env.API.Create(ctx, pool, false)
+	if step := failed("create an empty pool", a, err); step != nil {
+		return claimed{}, step
+	}
+	defer remove(ctx, env, extensionsAPI, "SandboxWarmPool", name)
+	return claim(ctx, env, name, name)
+}
+
+// claim makes a claim, waits until it is ready, and gives it back.
+func claim(ctx context.Context, env *suite.APIEnv, name, pool string) (claimed, *verdict.Step) {
+	what := "claim from the pool " + pool
+	obj := object{"apiVersion": extensionsAPI, "kind": "SandboxClaim", "metadata": object{"name": name},
+		"spec": object{"warmPoolRef": object{"name": pool}}}
+	began := time.Now()
+	a, err := env.API.Create(ctx, obj, false)
+	if step := failed(what, a, err); step != nil {
+		return claimed{}, step
+	}
+	defer remove(ctx, env, extensionsAPI, "SandboxClaim", name)
+	ready, err := await(ctx, env, extensionsAPI, "SandboxClaim", name, isReady)
+	if err != nil {
+		return claimed{}, &verdict.Step{Name: what, Class: verdict.Unknown, Detail: err.Error()}
+	}
+	c := claimed{took: time.Since(began)}
+	box, _ := at(ready, "status", "sandbox", "name").(string)
+	a, err = env.API.Get(ctx, agentsAPI, "Sandbox", box)
+	if step := failed("read the claimed Sandbox", a, err); step != nil {
+		return c, step
+	}
+	c.launch, _ = at(a.Object, "metadata", "labels", "agents.x-k8s.io/launch-type").(string)
+	return c, nil
+}
+
+// isReady reads the Ready condition, and wants the Sandbox to be named.
+func isReady(o suite.Object) bool {
+	list, _ := at(o, "status", "conditions").([]any)
+	for _, c := range list {
+		if at(c, "type") == "Ready" && at(c, "status") == "True" {
+			return at(o, "status", "sandbox", "name") != nil
+		}
+	}
+	return false
+}
+
+// poolReady waits until the pool holds a ready sandbox: other scenarios may
+// have taken the last. A pool that is not meant to hold any is not waited for.
+func poolReady(ctx context.Context, env *suite.APIEnv) error {
+	_, err := await(ctx, env, extensionsAPI, "SandboxWarmPool", poolName, func(o suite.Object) bool {
+		return number(at(o, "spec", "replicas")) == 0 || number(at(o, "status", "readyReplicas")) > 0
+	})
+	return err
+}
+
+// number reads a JSON number, whichever decoder made it.
+func number(v any) float64 {
+	switch v := v.(type) {
+	case int64:
+		return float64(v)
+	case float64:
+		return v
+	case int:
+		return float64(v)
+	}
+	return 0
+}
