@@ -558,6 +558,18 @@ func TestMetadataServerAnswersAtEveryDoor(t *testing.T) {
 	}
 }
 
+func TestARangeThatIsToldToStopHasNothingToComplainAbout(t *testing.T) {
+	s := newSite(t)
+	s.start()
+	s.terminate()
+	b, err := os.ReadFile(s.conf.Log + ".stderr")
+	require.NoError(t, err)
+	assert.Empty(t, string(b))
+	b, err = os.ReadFile(s.conf.Log)
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"name":"stopped"`)
+}
+
 func TestTrafficThatIsNotEgressIsLeftAlone(t *testing.T) {
 	s := newSite(t)
 	_, client := s.start()
@@ -741,6 +753,10 @@ func TestARangeStopsWhenTheSealBreaks(t *testing.T) {
 	b, err := os.ReadFile(s.conf.Log)
 	require.NoError(t, err)
 	assert.Contains(t, string(b), `"name":"unsealed"`)
+	require.Eventually(t, func() bool {
+		b, err = os.ReadFile(s.conf.Log + ".stderr")
+		return err == nil && strings.Contains(string(b), ErrUnsealed.Error())
+	}, 2*time.Second, 20*time.Millisecond, "the process must end with the reason")
 }
 
 func TestOverloadIsCountedAndTheRangeStaysUp(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -18,8 +19,16 @@ const packetBuffer = 8 << 20
 // packetSocket sees what arrives at a bridge for the bridge itself, which
 // includes all that it would route.
 type packetSocket struct {
-	file *os.File
-	own  []netip.Prefix
+	file   *os.File
+	own    []netip.Prefix
+	closed atomic.Bool
+}
+
+// Close ends serve. The runtime's error for a read on a closed file is not
+// exported, so that the socket remembers it itself.
+func (s *packetSocket) Close() error {
+	s.closed.Store(true)
+	return s.file.Close()
 }
 
 // packetFilter keeps out, in the kernel, what the transparent sockets see:
@@ -98,7 +107,7 @@ func (s *packetSocket) serve(l *eventLog) error {
 			return !errors.Is(rerr, unix.EAGAIN)
 		})
 		switch {
-		case errors.Is(err, os.ErrClosed):
+		case s.closed.Load():
 			return nil
 		case err != nil:
 			return fmt.Errorf("reading packets: %w", err)

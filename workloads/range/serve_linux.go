@@ -151,7 +151,7 @@ func (h *Host) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		h.closers = append(h.closers, p.file)
+		h.closers = append(h.closers, p)
 		h.packets = append(h.packets, p)
 		h.group.Go(func() error { return p.serve(h.log) })
 	}
