@@ -16,6 +16,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/infra/progress"
+	rangehost "github.com/stockade-dev/stockade/workloads/range"
 )
 
 // App is the command with all that it needs from outside.
@@ -45,7 +46,7 @@ type App struct {
 	// its exit code. It may replace this process instead.
 	Exec func(ctx context.Context, argv []string) (int, error)
 	// ServeRange runs the outside world in the foreground, until ctx ends.
-	ServeRange func(ctx context.Context, args []string) error
+	ServeRange func(ctx context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error
 
 	quiet, verbose bool
 	started        bool

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	rangehost "github.com/stockade-dev/stockade/workloads/range"
 )
 
 // The groups of the help text.
@@ -107,10 +109,22 @@ func (a *App) versionCmd() *cobra.Command {
 // nothing else to find on the machine.
 func (a *App) rangeCmd() *cobra.Command {
 	cmd := &cobra.Command{Use: "range", Short: "The outside world", Hidden: true, Args: subcommand, RunE: help}
+	conf := rangehost.Config{}
 	serve := &cobra.Command{
-		Use: "serve", Short: "Play the outside world until interrupted", DisableFlagParsing: true,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.ServeRange(cmd.Context(), args) },
+		Use: "serve", Short: "Play the outside world until interrupted", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.ServeRange(cmd.Context(), conf, func(r rangehost.Ready) {
+				// Whoever started it reads this line; nobody else has to.
+				_ = json.NewEncoder(a.Stdout).Encode(r)
+			})
+		},
 	}
+	f := serve.Flags()
+	f.StringSliceVar(&conf.Bridges, "bridge", nil, "`interface` of the node network")
+	f.StringVar(&conf.NetNS, "netns-guard", "", "refuse to run outside of the network namespace at this `path`")
+	f.StringVar(&conf.Socket, "socket", "", "`path` of the log's unix socket")
+	f.StringVar(&conf.Log, "log", "", "`path` of the log")
+	f.StringVar(&conf.PIDFile, "pidfile", "", "`path` of the pid file")
 	cmd.AddCommand(serve)
 	return cmd
 }

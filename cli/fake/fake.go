@@ -13,7 +13,6 @@ package fake
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -27,6 +26,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/infra/progress"
+	rangehost "github.com/stockade-dev/stockade/workloads/range"
 )
 
 // T0 is when everything here happens.
@@ -53,9 +53,9 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 		Exec: func(ctx context.Context, argv []string) (int, error) {
 			return start(ctx, argv, "KUBECONFIG=/made/up")
 		},
-		ServeRange: func(ctx context.Context, args []string) error {
-			_, err := fmt.Fprintln(stdout, "serving", strings.Join(args, " "))
-			return err
+		ServeRange: func(_ context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error {
+			ready(rangehost.Ready{Ready: true, Socket: conf.Socket, Bridges: conf.Bridges})
+			return nil
 		},
 	}
 }
