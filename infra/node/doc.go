@@ -15,4 +15,5 @@
 // its name alone, and a change of one input rebuilds only what depends on it.
 // Results appear under their final name by rename: whatever carries another
 // name is the rest of a build that was killed, and the next build removes it.
+// Prune removes results whose inputs are no longer current.
 package node

@@ -4,7 +4,6 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,11 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // Repository begins the name of every image made here. It resolves to nothing,
@@ -217,26 +214,6 @@ func (b *builder) assemble(work string, s imageSpec, extra ...v1.Layer) (v1.Imag
 		return nil, fmt.Errorf("stacking the layers of %s: %w", s.Name, err)
 	}
 	return img, nil
-}
-
-// writeArchive makes a docker archive of images by name, at path.
-func writeArchive(to string, images map[string]v1.Image) error {
-	refs := map[name.Reference]v1.Image{}
-	for n, img := range images {
-		tag, err := name.NewTag(n, name.StrictValidation)
-		if err != nil {
-			return fmt.Errorf("naming an image: %w", err)
-		}
-		refs[tag] = img
-	}
-	f, err := os.Create(to)
-	if err != nil {
-		return fmt.Errorf("writing the archive: %w", err)
-	}
-	if err := errors.Join(tarball.MultiRefWrite(refs, f), f.Close()); err != nil {
-		return fmt.Errorf("writing the archive: %w", explain(err, ""))
-	}
-	return nil
 }
 
 // trees lists the Debian trees that images need, each once, the minimal first.

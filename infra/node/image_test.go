@@ -6,10 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -39,38 +35,6 @@ func TestImagesAreNamedAsKubeadmNamesThem(t *testing.T) {
 
 	_, err = parseImageList("registry.example/pause:3.10.2")
 	assert.ErrorContains(t, err, `unexpected name "registry.example/pause:3.10.2"`)
-}
-
-func TestArchiveHoldsAValidImageUnderItsName(t *testing.T) {
-	b := testBuilder(t)
-	work := t.TempDir()
-	binary := filepath.Join(work, "probe")
-	write(t, binary, "program")
-	spec := b.programImage(DefaultPrograms()[0], binary, "key")
-	img, err := b.assemble(work, spec)
-	require.NoError(t, err)
-
-	path := filepath.Join(work, "probe.tar")
-	require.NoError(t, writeArchive(path, map[string]v1.Image{spec.Name: img}))
-	tag, err := name.NewTag("stockade.local/probe:dev")
-	require.NoError(t, err)
-	loaded, err := tarball.ImageFromPath(path, &tag)
-	require.NoError(t, err)
-	require.NoError(t, validate.Image(loaded))
-	config, err := loaded.ConfigFile()
-	require.NoError(t, err)
-	assert.Equal(t, []string{"/probe"}, config.Config.Entrypoint)
-	assert.Equal(t, "linux", config.OS)
-	assert.Equal(t, "amd64", config.Architecture)
-
-	layers, err := archiveLayers(path)
-	require.NoError(t, err)
-	want, err := img.Layers()
-	require.NoError(t, err)
-	require.Len(t, layers, len(want))
-	digest, err := want[0].Digest()
-	require.NoError(t, err)
-	assert.Equal(t, digest.String(), layers[0])
 }
 
 func TestNoImageNamesAnythingThatCouldBeFetched(t *testing.T) {

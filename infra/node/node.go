@@ -4,7 +4,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -156,47 +155,6 @@ func prepare(ctx context.Context, o Options) (*builder, error) {
 		b.programs = append(b.programs, keyedProgram{p, key})
 	}
 	return b, nil
-}
-
-// archive is a docker archive in the cache, with its record beside it.
-type archive struct{ path string }
-
-func (a archive) record() string { return a.path + ".json" }
-
-// archiveRecord says what is in an archive.
-type archiveRecord struct {
-	Names   []string          `json:"names"`
-	Kubeadm map[string]string `json:"kubeadm,omitempty"`
-}
-
-// load returns the record, or false when the archive is not finished. The
-// record is written last.
-func (a archive) load() (archiveRecord, bool) {
-	var r archiveRecord
-	raw, err := os.ReadFile(a.record())
-	if err != nil || json.Unmarshal(raw, &r) != nil {
-		return r, false
-	}
-	return r, exists(a.path)
-}
-
-// store publishes a finished archive out of work.
-func (a archive) store(work string, images map[string]v1.Image, r archiveRecord) error {
-	tmp := filepath.Join(work, filepath.Base(a.path))
-	if err := writeArchive(tmp, images); err != nil {
-		return err
-	}
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("describing an archive: %w", err)
-	}
-	if err := os.WriteFile(tmp+".json", raw, 0o644); err != nil {
-		return fmt.Errorf("describing an archive: %w", err)
-	}
-	if err := publish(tmp, a.path); err != nil {
-		return err
-	}
-	return publish(tmp+".json", a.record())
 }
 
 // clusterKey is the key of the archive with all images but the programs.

@@ -3,26 +3,11 @@
 package node
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-// finish puts an archive of the given images into the cache.
-func finish(t *testing.T, a archive, r archiveRecord) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(a.path), 0o755))
-	images := map[string]v1.Image{}
-	for _, n := range r.Names {
-		images[n] = empty.Image
-	}
-	require.NoError(t, a.store(t.TempDir(), images, r))
-}
 
 func TestResultIsThereOnlyWhenEveryArchiveIs(t *testing.T) {
 	b := testBuilder(t)
@@ -54,17 +39,6 @@ func TestResultIsThereOnlyWhenEveryArchiveIs(t *testing.T) {
 	assert.FileExists(t, images.NodeArchive)
 	assert.Equal(t, b.components["kubernetes"].path("kubectl"), images.Tool("kubectl"))
 	assert.Empty(t, images.Tool("no such"))
-}
-
-func TestArchiveWithoutItsRecordIsUnfinished(t *testing.T) {
-	b := testBuilder(t)
-	a := b.clusterArchive()
-	finish(t, a, archiveRecord{Names: []string{"stockade.local/x:y"}})
-	_, ok := a.load()
-	require.True(t, ok)
-	require.NoError(t, os.Remove(a.record()))
-	_, ok = a.load()
-	assert.False(t, ok)
 }
 
 func TestKeysAreTheSameEveryTime(t *testing.T) {

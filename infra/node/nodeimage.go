@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -107,10 +108,8 @@ func (b *builder) nodeImage() imageSpec {
 // kindMode gives kind's files the modes that kind's build gives them; the
 // module cache keeps none.
 func kindMode(p string) fs.FileMode {
-	for _, skip := range notFromKind {
-		if p == skip {
-			return 0
-		}
+	if slices.Contains(notFromKind, p) {
+		return 0
 	}
 	if strings.HasPrefix(p, "usr/local/bin/") || strings.HasPrefix(p, "kind/bin/") {
 		return 0o755

@@ -6,13 +6,11 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 //go:embed scripts/preload.sh
@@ -54,24 +52,4 @@ func (b *builder) preload(ctx context.Context, work, archive string) (layer v1.L
 		return nil, fmt.Errorf("preloading images: %w", err)
 	}
 	return l, nil
-}
-
-// archiveLayers lists the digests of all layers in a docker archive of ours,
-// whose layer files are named by digest.
-func archiveLayers(path string) ([]string, error) {
-	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(path) })
-	if err != nil {
-		return nil, fmt.Errorf("reading the images of %s: %w", filepath.Base(path), err)
-	}
-	seen := map[string]bool{}
-	var digests []string
-	for _, image := range manifest {
-		for _, l := range image.Layers {
-			if d := "sha256:" + strings.TrimSuffix(l, ".tar"); !seen[d] {
-				seen[d] = true
-				digests = append(digests, d)
-			}
-		}
-	}
-	return digests, nil
 }

@@ -5,9 +5,7 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -99,9 +97,6 @@ var networkSymptoms = []string{
 func explain(err error, needs string) error {
 	if err == nil {
 		return nil
-	}
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	text := err.Error()
 	if strings.Contains(text, "no space left on device") || strings.Contains(text, "No space left on device") {
