@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	fs.StringVar(&conf.Socket, "socket", "", "`path` of the unix socket for the log's HTTP API")
 	fs.StringVar(&conf.Log, "log", "", "`path` of the NDJSON log, appended to")
 	fs.StringVar(&conf.PIDFile, "pidfile", "", "`path` of the pid file, locked while the range runs")
-	fs.StringVar(&conf.GoProxyHost, "goproxy-host", "", "`name` of the Go module proxy (default goproxy.example.test)")
+	fs.StringVar(&conf.GoProxyHost, "goproxy-host", "", "`name` of the Go module proxy, behind the shared front end")
 	fs.IntVar(&conf.MaxConns, "max-conns", 0, "open TCP connections at a time (default 1024)")
 	fs.Func("extra", "a further DNS name, `name=address[,address]`; may be repeated", func(s string) error {
 		return rangehost.ParseExtra(conf.Extra, s)

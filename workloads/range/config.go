@@ -24,7 +24,7 @@ type Config struct {
 	// and stay below one folder that only the user may enter.
 	Socket, Log, PIDFile string
 	// GoProxyHost is the Go module proxy's name, behind the shared front end;
-	// "" means goproxy.example.test.
+	// "" means that there is none.
 	GoProxyHost string
 	// Extra maps further DNS names to their addresses.
 	Extra map[string][]netip.Addr

@@ -39,7 +39,6 @@ const (
 	TunnelZone        = "tunnel.stockade.test."
 	AttackerHost      = "attacker.stockade.test."
 	MetadataHost      = "metadata.google.internal."
-	DefaultGoProxy    = "goproxy.example.test."
 	AllowedFrontEnd   = "storage.googleapis.com."
 	UnlistedFrontEnd  = "oauth2.googleapis.com."
 	restrictedAPIHost = "restricted.googleapis.com."
@@ -123,7 +122,8 @@ func SharedFrontEnd() []netip.Addr {
 
 // Zone is the range's DNS view. The zero value serves the default names.
 type Zone struct {
-	// GoProxyHost is the Go module proxy's name; "" means [DefaultGoProxy].
+	// GoProxyHost is the Go module proxy's name, which sits behind the shared
+	// front end as well. "" means that there is none.
 	GoProxyHost string
 	// Extra maps lower-case names without the trailing dot to addresses.
 	Extra map[string][]netip.Addr
@@ -131,7 +131,7 @@ type Zone struct {
 
 // sharedSuffixes are the domains whose names sit behind [SharedFrontEnd].
 var sharedSuffixes = []string{
-	"googleapis.com", "google.com", "gcr.io", "pkg.dev", "gstatic.com", "googleusercontent.com", "golang.org",
+	"googleapis.com", "google.com", "gcr.io", "pkg.dev", "gstatic.com", "googleusercontent.com",
 }
 
 // Resolve returns the addresses of a name, IPv4 and IPv6, the same each time.
