@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/stockade-dev/stockade/infra/kube"
+)
+
+// identify asks the cluster who it is.
+func identify(ctx context.Context, client *kube.Client, name, inputs string) (Identity, error) {
+	ns, err := client.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return Identity{}, fmt.Errorf("asking the cluster for its identity: %w", err)
+	}
+	return Identity{Name: name, UID: string(ns.UID), Inputs: inputs}, nil
+}
+
+// ErrOtherCluster says that a kubeconfig leads to a cluster that is not ours.
+var ErrOtherCluster = errors.New("the kubeconfig leads to a cluster that Stockade has not made; run `stockade up`")
+
+// Confirm returns ErrOtherCluster unless the client's cluster is the one that
+// Up has recorded under home.
+func Confirm(ctx context.Context, client *kube.Client, home string) error {
+	want, err := ReadIdentity(home)
+	if err != nil {
+		return err
+	}
+	have, err := identify(ctx, client, want.Name, want.Inputs)
+	if err != nil {
+		return err
+	}
+	if have.UID != want.UID {
+		return ErrOtherCluster
+	}
+	return nil
+}
+
+// healthy returns the identity of the cluster that is up, if it was made from
+// the given inputs (empty: any) and everything of it is ready.
+func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeouts.Probe)
+	defer cancel()
+	id, err := ReadIdentity(o.Home)
+	if err != nil {
+		return id, err
+	}
+	if inputs != "" && id.Inputs != inputs {
+		return id, errors.New("the cluster was made from other images or another configuration")
+	}
+	client, err := kube.New(o.KubeconfigPath())
+	if err != nil {
+		return id, err
+	}
+	if err := Confirm(ctx, client, o.Home); err != nil {
+		return id, err
+	}
+	list, err := client.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return id, fmt.Errorf("listing the nodes: %w", err)
+	}
+	if why := unready(list.Items); why != "" {
+		return id, errors.New(why)
+	}
+	pods, err := client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return id, fmt.Errorf("listing the system's Pods: %w", err)
+	}
+	for _, p := range pods.Items {
+		if !podReady(p) {
+			return id, fmt.Errorf("the Pod %s is not ready", p.Name)
+		}
+	}
+	return id, nil
+}
+
+// unready names the first node that is not ready; empty when all are.
+func unready(list []corev1.Node) string {
+	if len(list) == 0 {
+		return "there is no node"
+	}
+	for _, n := range list {
+		ready := false
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				ready = true
+			}
+		}
+		if !ready {
+			return "node " + n.Name + " is not ready"
+		}
+	}
+	return ""
+}
+
+func podReady(p corev1.Pod) bool {
+	if p.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// waitNodes waits until every node is ready.
+func waitNodes(ctx context.Context, client *kube.Client) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	why := "not asked yet"
+	for {
+		list, err := client.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			why = err.Error()
+		} else if why = unready(list.Items); why == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the nodes (%s): %w", why, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// NodeStatus is a node as `stockade status` shows it.
+type NodeStatus struct {
+	Name      string   `json:"name"`
+	Ready     bool     `json:"ready"`
+	Addresses []string `json:"addresses"`
+	PodCIDRs  []string `json:"podCIDRs"`
+	// Sandboxes says that the node is for gVisor Pods.
+	Sandboxes bool   `json:"sandboxes"`
+	Kubelet   string `json:"kubelet"`
+	Runtime   string `json:"runtime"`
+}
+
+// Status is the state of the cluster as `stockade status` shows it.
+type Status struct {
+	// Exists says that a cluster has been made and not removed.
+	Exists   bool     `json:"exists"`
+	Identity Identity `json:"identity"`
+	// Healthy says that nodes and system Pods are ready; Reason says what is
+	// not.
+	Healthy    bool         `json:"healthy"`
+	Reason     string       `json:"reason,omitempty"`
+	Kubeconfig string       `json:"kubeconfig,omitempty"`
+	Nodes      []NodeStatus `json:"nodes,omitempty"`
+}
+
+// GetStatus looks and changes nothing. Outside the seal the API server cannot
+// be reached, and the cluster counts as unhealthy for that reason.
+func GetStatus(ctx context.Context, o Options) (Status, error) {
+	o, err := o.orDefaults()
+	if err != nil {
+		return Status{}, err
+	}
+	id, err := ReadIdentity(o.Home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Status{}, nil
+	}
+	s := Status{Exists: true, Identity: id, Kubeconfig: o.KubeconfigPath()}
+	if inside, insideErr := o.Engine.Inside(); err == nil && insideErr == nil && !inside {
+		s.Reason = "this process is outside the seal"
+		return s, nil
+	}
+	if _, err := o.healthy(ctx, ""); err != nil {
+		s.Reason = err.Error()
+	} else {
+		s.Healthy = true
+	}
+	client, err := kube.New(o.KubeconfigPath())
+	if err != nil {
+		return s, nil // the reason is known
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeouts.Probe)
+	defer cancel()
+	list, err := client.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, nil // the reason is known
+	}
+	for _, n := range list.Items {
+		s.Nodes = append(s.Nodes, nodeStatus(n))
+	}
+	return s, nil
+}
+
+func nodeStatus(n corev1.Node) NodeStatus {
+	s := NodeStatus{
+		Name:      n.Name,
+		Ready:     unready([]corev1.Node{n}) == "",
+		PodCIDRs:  n.Spec.PodCIDRs,
+		Sandboxes: n.Labels[SandboxKey] == SandboxValue,
+		Kubelet:   n.Status.NodeInfo.KubeletVersion,
+		Runtime:   n.Status.NodeInfo.ContainerRuntimeVersion,
+	}
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			s.Addresses = append(s.Addresses, a.Address)
+		}
+	}
+	return s
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// lastLines returns the last n lines of s.
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package kind
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
+	kindexec "sigs.k8s.io/kind/pkg/exec"
+
+	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/node"
+	"github.com/stockade-dev/stockade/infra/node/engine"
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// DefaultName is the cluster's name, and the beginning of its nodes' names.
+const DefaultName = "stockade"
+
+// Options says which cluster is meant.
+type Options struct {
+	// Home is STOCKADE_HOME; it must be set.
+	Home string
+	// Name of the cluster; empty means DefaultName.
+	Name string
+	// Engine runs the nodes. The calling process must be inside its seal.
+	Engine *engine.Engine
+	// CiliumDir is the folder of the module github.com/cilium/cilium (see
+	// node.ModuleDir), which the definitions are read from.
+	CiliumDir string
+	// Retain keeps the nodes of a cluster that did not come up, for a look.
+	Retain bool
+	// Timeouts bound every wait; zero fields take their defaults.
+	Timeouts Timeouts
+}
+
+// Timeouts names every wait of this package.
+type Timeouts struct {
+	// Probe bounds the question whether a cluster is healthy.
+	Probe time.Duration
+	// Network bounds the time until Cilium and DNS serve.
+	Network time.Duration
+}
+
+func (o Options) orDefaults() (Options, error) {
+	if o.Home == "" || o.Engine == nil {
+		return o, errors.New("locating the cluster: the home folder or the engine is not given")
+	}
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Timeouts.Probe == 0 {
+		o.Timeouts.Probe = 5 * time.Second
+	}
+	if o.Timeouts.Network == 0 {
+		o.Timeouts.Network = 4 * time.Minute
+	}
+	return o, nil
+}
+
+// KubeconfigPath is where Up writes the administrator's kubeconfig. Its server
+// address exists inside the seal only.
+func (o Options) KubeconfigPath() string { return filepath.Join(o.Home, "run", "kubeconfig") }
+
+func (o Options) identityPath() string { return filepath.Join(o.Home, "run", "cluster.json") }
+
+// Cluster is a running cluster.
+type Cluster struct {
+	Identity
+	Kubeconfig string `json:"kubeconfig"`
+	// Reused says that the cluster was there already.
+	Reused bool `json:"reused"`
+}
+
+// Up makes the cluster, or finds the healthy one that is there already. One
+// that is broken, half made or made from other inputs is replaced.
+//
+// Errors: the process is not inside the seal, the seal is open, or a phase
+// failed; the error has the phase's own words.
+func Up(ctx context.Context, o Options, images node.Images, rep *progress.Reporter) (*Cluster, error) {
+	o, err := o.orDefaults()
+	if err != nil {
+		return nil, err
+	}
+	inside, err := o.Engine.Inside()
+	if err != nil {
+		return nil, fmt.Errorf("making the cluster: %w", err)
+	}
+	if !inside {
+		return nil, errors.New("making the cluster: this process is not inside the seal; call Engine.Enter first")
+	}
+	if err := o.Engine.Start(ctx); err != nil {
+		return nil, err
+	}
+	if err := o.Engine.Setenv(); err != nil {
+		return nil, err
+	}
+	host, err := DetectHost()
+	if err != nil {
+		return nil, fmt.Errorf("making the cluster: %w", err)
+	}
+	system, err := systemObjects(host, o.CiliumDir)
+	if err != nil {
+		return nil, fmt.Errorf("making the cluster: %w", err)
+	}
+	filesDir := filepath.Join(o.Home, "run", "node-files")
+	config := Config(host, o.Name, images.NodeTag, images.Repository, filesDir)
+	inputs, err := digest(config, NodeFiles(host), system, images.Archives)
+	if err != nil {
+		return nil, fmt.Errorf("making the cluster: %w", err)
+	}
+
+	if id, err := o.healthy(ctx, inputs); err == nil {
+		rep.Note("cluster %s is up already", o.Name)
+		return &Cluster{Identity: id, Kubeconfig: o.KubeconfigPath(), Reused: true}, nil
+	}
+	if err := o.remove(ctx); err != nil {
+		return nil, fmt.Errorf("removing a broken cluster: %w", err)
+	}
+	if err := o.Engine.EnsureNetwork(ctx); err != nil {
+		return nil, err
+	}
+	if err := o.loadNodeImage(ctx, images, rep); err != nil {
+		return nil, err
+	}
+	if err := writeFiles(filesDir, NodeFiles(host)); err != nil {
+		return nil, err
+	}
+	provider, err := o.create(config, rep)
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.furnish(ctx, provider, images, system, inputs, rep)
+	if err != nil && !o.Retain {
+		// Whoever comes next must not take half a cluster for a whole one.
+		err = errors.Join(err, o.remove(context.WithoutCancel(ctx)))
+	}
+	return c, err
+}
+
+// create runs kind. kind takes no context; its own waits are bounded.
+func (o Options) create(config *clusterConfig, rep *progress.Reporter) (_ *cluster.Provider, err error) {
+	done := rep.Step("creating two nodes and the control plane")
+	defer func() { done("", err) }()
+	log := &kindLog{}
+	provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(log))
+	err = provider.Create(o.Name,
+		cluster.CreateWithV1Alpha4Config(config),
+		cluster.CreateWithRetain(o.Retain),
+		cluster.CreateWithKubeconfigPath(o.KubeconfigPath()),
+		cluster.CreateWithDisplayUsage(false),
+		cluster.CreateWithDisplaySalutation(false))
+	if err != nil {
+		words := log.tail(5)
+		if run := kindexec.RunErrorForError(err); run != nil {
+			words = lastLines(string(run.Output), 25)
+		}
+		return nil, fmt.Errorf("creating the cluster: %w\n%s", err, words)
+	}
+	return provider, nil
+}
+
+// furnish turns kind's bare cluster into one that Pods can run in.
+func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images node.Images,
+	system []*unstructured.Unstructured, inputs string, rep *progress.Reporter,
+) (*Cluster, error) {
+	members, err := provider.ListInternalNodes(o.Name)
+	if err != nil {
+		return nil, fmt.Errorf("listing the nodes: %w", err)
+	}
+	names := make([]string, 0, len(members))
+	var apiHost string
+	for _, n := range members {
+		names = append(names, n.String())
+		if role, err := n.Role(); err != nil {
+			return nil, fmt.Errorf("listing the nodes: %w", err)
+		} else if role == "control-plane" {
+			if apiHost, _, err = n.IP(); err != nil {
+				return nil, fmt.Errorf("finding the control plane's address: %w", err)
+			}
+		}
+	}
+	// kind lets Docker boot the nodes again after a reboot; with new addresses
+	// and without the seal's network they would only come up broken.
+	if _, err := o.Engine.Docker(ctx, append([]string{"update", "--restart=no"}, names...)...); err != nil {
+		return nil, err
+	}
+	if err := o.writeKubeconfig(provider, apiHost); err != nil {
+		return nil, err
+	}
+	client, err := kube.New(o.KubeconfigPath())
+	if err != nil {
+		return nil, err
+	}
+
+	// Importing images and starting the network have nothing to do with each
+	// other, when the node image carries the system's images.
+	ctx, cancel := context.WithTimeout(ctx, o.Timeouts.Network)
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	imported := make(chan struct{})
+	g.Go(func() error {
+		defer close(imported)
+		return importImages(gctx, members, images.Archives, rep)
+	})
+	g.Go(func() error {
+		if !images.Preloaded {
+			<-imported
+		}
+		return startNetwork(gctx, client, system, apiHost, rep)
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	id, err := identify(ctx, client, o.Name, inputs)
+	if err != nil {
+		return nil, err
+	}
+	if err := id.write(o.identityPath()); err != nil {
+		return nil, err
+	}
+	return &Cluster{Identity: id, Kubeconfig: o.KubeconfigPath()}, nil
+}
+
+// startNetwork installs Cilium and the runtime class, and waits until Pods can
+// run and resolve names.
+func startNetwork(ctx context.Context, client *kube.Client, system []*unstructured.Unstructured, apiHost string, rep *progress.Reporter) (err error) {
+	done := rep.Step("installing Cilium and the gVisor runtime class")
+	err = client.Apply(ctx, withAPIHost(system, apiHost))
+	done("", err)
+	if err != nil {
+		return fmt.Errorf("installing the network: %w", err)
+	}
+	done = rep.Step("waiting for Cilium and DNS")
+	defer func() { done("", err) }()
+	if err = client.WaitReady(ctx, []*unstructured.Unstructured{
+		object("apps/v1", "DaemonSet", "kube-system", "cilium"),
+		object("apps/v1", "Deployment", "kube-system", "coredns"),
+	}); err != nil {
+		return fmt.Errorf("waiting for the network: %w", err)
+	}
+	if err = waitNodes(ctx, client); err != nil {
+		return err
+	}
+	return nil
+}
+
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(apiVersion)
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// loadNodeImage gives the node image to the engine, once.
+func (o Options) loadNodeImage(ctx context.Context, images node.Images, rep *progress.Reporter) (err error) {
+	if _, err := o.Engine.Docker(ctx, "image", "inspect", "--format", "{{.Id}}", images.NodeTag); err == nil {
+		return nil
+	}
+	done := rep.Step("loading the node image")
+	defer func() { done("", err) }()
+	if _, err := o.Engine.Docker(ctx, "load", "--quiet", "--input", images.NodeArchive); err != nil {
+		return fmt.Errorf("loading the node image: %w", err)
+	}
+	// Node images are gigabytes, and no cluster uses the older ones any more.
+	tags, err := o.Engine.Docker(ctx, "image", "ls", "--format", "{{.Repository}}:{{.Tag}}")
+	if err != nil {
+		return fmt.Errorf("looking for older node images: %w", err)
+	}
+	repository, _, _ := strings.Cut(images.NodeTag, ":")
+	for _, tag := range strings.Fields(tags) {
+		if strings.HasPrefix(tag, repository+":") && tag != images.NodeTag {
+			if _, err := o.Engine.Docker(ctx, "image", "rm", tag); err != nil {
+				rep.Note("removing an older node image: %v", err)
+			}
+		}
+	}
+	return nil
+}
+
+// importImages puts docker archives into every node's containerd.
+func importImages(ctx context.Context, members []nodes.Node, archives []string, rep *progress.Reporter) (err error) {
+	if len(archives) == 0 {
+		return nil
+	}
+	done := rep.Step("importing images into the nodes")
+	defer func() { done("", err) }()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, member := range members {
+		g.Go(func() error {
+			for _, archive := range archives {
+				if err := ImportImage(ctx, member.String(), archive); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// ImportImage puts a docker archive into one node's containerd, so that Pods
+// there can use its images without pulling them.
+func ImportImage(ctx context.Context, nodeName, archive string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return fmt.Errorf("importing an image: %w", err)
+	}
+	defer f.Close()
+	cmd := exec.CommandContext(ctx, "docker", "exec", "--interactive", nodeName,
+		"ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=overlayfs", "-")
+	cmd.Stdin = f
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("importing %s into node %s: %w: %s", filepath.Base(archive), nodeName, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+func writeFiles(dir string, files Files) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("writing files for the nodes: %w", err)
+	}
+	for path, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(path)), []byte(content), 0o644); err != nil {
+			return fmt.Errorf("writing files for the nodes: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeKubeconfig points the kubeconfig at the node itself: inside the seal it
+// can be reached, and Docker's port forwarder need not carry every request.
+func (o Options) writeKubeconfig(provider *cluster.Provider, apiHost string) error {
+	text, err := provider.KubeConfig(o.Name, true)
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config, err := clientcmd.Load([]byte(text))
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	for _, c := range config.Clusters {
+		c.Server = "https://" + apiHost + ":6443"
+	}
+	if err := clientcmd.WriteToFile(*config, o.KubeconfigPath()); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// Down removes the cluster's nodes and what Up has written about it. The engine
+// goes on. A cluster that is not there is no error.
+func Down(ctx context.Context, o Options) error {
+	o, err := o.orDefaults()
+	if err != nil {
+		return err
+	}
+	if err := o.remove(ctx); err != nil {
+		return fmt.Errorf("removing the cluster: %w", err)
+	}
+	return nil
+}
+
+// remove removes nodes, kubeconfig and identity. It does not use kind, so that
+// it works from outside the seal, and on nodes that kind would not recognise.
+func (o Options) remove(ctx context.Context) error {
+	for _, path := range []string{o.identityPath(), o.KubeconfigPath(), o.KubeconfigPath() + ".lock"} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if o.Engine.Ping(ctx) != nil {
+		return nil // without an engine there are no nodes
+	}
+	ids, err := o.Engine.Docker(ctx, "ps", "--all", "--quiet", "--filter", "label=io.x-k8s.kind.cluster="+o.Name)
+	if err != nil || ids == "" {
+		return err
+	}
+	_, err = o.Engine.Docker(ctx, append([]string{"rm", "--force", "--volumes"}, strings.Fields(ids)...)...)
+	return err
+}
+
+// Identity tells this cluster from every other. The suite refuses to attack a
+// cluster whose identity it cannot confirm.
+type Identity struct {
+	Name string `json:"name"`
+	// UID is that of the namespace kube-system, which lives as long as the
+	// cluster.
+	UID string `json:"uid"`
+	// Inputs is a digest of what the cluster was made from.
+	Inputs string `json:"inputs"`
+}
+
+func (i Identity) write(path string) error {
+	data, err := json.MarshalIndent(i, "", "  ")
+	if err != nil {
+		return fmt.Errorf("recording the cluster's identity: %w", err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("recording the cluster's identity: %w", err)
+	}
+	return nil
+}
+
+// ReadIdentity reads what Up has recorded. The error wraps os.ErrNotExist when
+// there is no cluster.
+func ReadIdentity(home string) (Identity, error) {
+	var id Identity
+	data, err := os.ReadFile(Options{Home: home}.identityPath())
+	if err != nil {
+		return id, fmt.Errorf("reading the cluster's identity: %w", err)
+	}
+	if err := json.Unmarshal(data, &id); err != nil {
+		return id, fmt.Errorf("reading the cluster's identity: %w", err)
+	}
+	return id, nil
+}
