@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package egress tries to get a packet out of the sandbox, to every kind of
+// place and by every protocol that code without privileges can speak.
+//
+// A network policy denies by silence: Cilium drops the packet, and so does
+// every other engine in its default setting. So Dropped is what these
+// scenarios accept, and a refusal or a reset is not: somebody beyond the policy
+// has answered then, and the verdict is Inconclusive until a person has looked.
+// Because a policy's silence looks like that of a dead network, each attack is
+// made twice, beside a Pod without a policy that is answered in the same
+// window, and wherever it is possible two witnesses must confirm it: the range
+// that the nonce never arrived, and the flow log that the policy dropped it.
+//
+// A UDP send succeeds whatever becomes of the datagram; there an answer is the
+// aim, and the range tells whether one got out unanswered.
+//
+// Left out, and why: SCTP, GRE and other IP protocols need a raw socket, which
+// gVisor denies without CAP_NET_RAW (kernel.exotic-socket-families). The first
+// seconds of a Pod's life need an attack in the template's own command, and
+// wait for a way to put one there.
+package egress
+
+import (
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// Scenarios returns the family's scenarios.
+func Scenarios() []suite.Scenario {
+	return []suite.Scenario{
+		tcpPublic(), tlsPublic(), udpPublic(), ipv6Public(), icmp(),
+		dnsForeignResolver(), dnsTunnel(), dnsLinkLocal(), clusterDNS(),
+		apiServer(), kubelet(), privateRanges(), siblingSandbox(),
+		defaultPolicyPublic(), defaultPolicyPrivate(),
+	}
+}
+
+// dropped is what a policy's denial looks like from inside.
+var dropped = []verdict.Class{verdict.Dropped}
+
+// both are the two outside witnesses, for destinations that the range plays.
+func both(to func(probe.Site) []string) []suite.Witness {
+	return []suite.Witness{{Name: suite.RangeLog}, flows(to)}
+}
+
+// flows demands a policy drop of a flow to one of the places.
+func flows(to func(probe.Site) []string) suite.Witness {
+	return suite.Witness{Name: suite.Flows, Flow: &suite.Flow{To: func(s probe.Site) []string { return named(to(s)...) }}}
+}
+
+// named drops what the site does not have.
+func named(all ...string) []string {
+	var out []string
+	for _, a := range all {
+		if a != "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package egress
+
+import (
+	"context"
+	"net"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// kubelet (CP-02, CP-03, EG-20). Only Dropped is accepted, and here that tells
+// much: most of these ports are closed, so a packet that got there comes back
+// as a refusal, which is the policy failing even where nobody listens.
+func kubelet() suite.Scenario {
+	return suite.Scenario{
+		ID:    "egress.kubelet",
+		Title: "Reach the node's own services",
+		About: "Connects to the sandbox's own node: the kubelet, its old read-only port, etcd, and Cilium's health and flow ports. " +
+			"The kubelet's API runs commands in every Pod of the node, for whoever it believes.",
+		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Techniques: []string{"T1609", "T1046"},
+		Refs:       []string{"https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/", "https://kubernetes.io/docs/reference/networking/ports-and-protocols/"},
+		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
+			if env.Site.NodeIP == "" {
+				return []verdict.Step{probe.NoSite("connect", "address of the node")}
+			}
+			addrs := []string{env.Site.Kubelet}
+			for _, p := range nodePorts {
+				addrs = append(addrs, net.JoinHostPort(env.Site.NodeIP, p))
+			}
+			return connectAll(ctx, env, addrs)
+		},
+		Control: suite.ControlSpec{
+			// What else listens on a node differs from cluster to cluster.
+			Act: func(ctx context.Context, env *probe.Env) []verdict.Step {
+				return connectAll(ctx, env, []string{env.Site.Kubelet})
+			},
+			Why: "a Pod without a policy connects to the kubelet",
+		},
+		Accept:    dropped,
+		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return []string{s.Kubelet} })},
+		Attempts:  2,
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-node-entity"},
+	}
+}
+
+// nodePorts are the kubelet's read-only port, ssh, etcd, Cilium's health check
+// and Hubble, kube-proxy's health check, and the controllers' metrics.
+var nodePorts = []string{"10255", "22", "2379", "4240", "4244", "10256", "10257", "10259"}
