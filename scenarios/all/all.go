@@ -7,7 +7,11 @@ package all
 import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/scenarios/admission"
+	"github.com/stockade-dev/stockade/scenarios/credentials"
+	"github.com/stockade-dev/stockade/scenarios/egress"
 	"github.com/stockade-dev/stockade/scenarios/filesystem"
+	"github.com/stockade-dev/stockade/scenarios/ingress"
+	"github.com/stockade-dev/stockade/scenarios/kernel"
 	"github.com/stockade-dev/stockade/scenarios/resources"
 	"github.com/stockade-dev/stockade/scenarios/sandbox"
 )
@@ -18,7 +22,11 @@ var Registry = build()
 func build() *suite.Registry {
 	r := &suite.Registry{}
 	r.MustAdd(admission.Scenarios()...)
+	r.MustAdd(credentials.Scenarios()...)
+	r.MustAdd(egress.Scenarios()...)
 	r.MustAdd(filesystem.Scenarios()...)
+	r.MustAdd(ingress.Scenarios()...)
+	r.MustAdd(kernel.Scenarios()...)
 	r.MustAdd(resources.Scenarios()...)
 	r.MustAdd(sandbox.Scenarios()...)
 	return r
