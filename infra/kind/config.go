@@ -4,8 +4,10 @@ package kind
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
@@ -77,14 +79,25 @@ type Files map[string]string
 const (
 	dropInPath = "/etc/systemd/system/kubelet.service.d/20-stockade.conf"
 	auditPath  = "/etc/kubernetes/stockade/audit.yaml"
+	resolvPath = "/etc/kubernetes/stockade/resolv.conf"
 	// AuditLog is the API server's audit log in the control-plane node.
 	AuditLog = "/var/log/kubernetes/audit.log"
 )
 
 // NodeFiles returns the files that nodes on such a host need.
 func NodeFiles(f HostFacts) Files {
-	return Files{dropInPath: kubeletDropIn(f), auditPath: auditPolicy}
+	return Files{
+		dropInPath: kubeletDropIn(f),
+		auditPath:  auditPolicy,
+		resolvPath: "nameserver " + ResolverAddress + "\n",
+	}
 }
+
+// ResolverAddress is the DNS server behind CoreDNS. Like every address it does
+// not exist in the seal until the range answers for it; being reserved for
+// documentation (RFC 5737), it would be plain to see if it leaked. Docker's own
+// resolver, which kind's nodes use, is out of the Pods' reach behind Cilium.
+const ResolverAddress = "192.0.2.53"
 
 // kubeletDropIn prepares a node before its kubelet starts.
 func kubeletDropIn(f HostFacts) string {
@@ -149,7 +162,7 @@ etcd:
     - {name: unsafe-no-fsync, value: "true"}
 `, repository, auditPath, AuditLog, filepath.Dir(AuditLog)),
 	}
-	kubelet := fmt.Sprintf("kind: KubeletConfiguration\npodPidsLimit: %d\n", podPidsLimit)
+	kubelet := fmt.Sprintf("kind: KubeletConfiguration\npodPidsLimit: %d\nresolvConf: %s\n", podPidsLimit, resolvPath)
 	if !f.CgroupV2 {
 		kubelet += "cgroupDriver: cgroupfs\nfailCgroupV1: false\n"
 	}
@@ -182,9 +195,11 @@ func containerdPatches(f HostFacts) []string {
 // Config returns kind's configuration for a host. filesDir is the folder that
 // holds NodeFiles, by base name.
 func Config(f HostFacts, name, image, repository, filesDir string) *v1alpha4.Cluster {
-	mounts := []v1alpha4.Mount{
-		{HostPath: filepath.Join(filesDir, filepath.Base(dropInPath)), ContainerPath: dropInPath, Readonly: true},
-		{HostPath: filepath.Join(filesDir, filepath.Base(auditPath)), ContainerPath: auditPath, Readonly: true},
+	var mounts []v1alpha4.Mount
+	for _, path := range slices.Sorted(maps.Keys(NodeFiles(f))) {
+		mounts = append(mounts, v1alpha4.Mount{
+			HostPath: filepath.Join(filesDir, filepath.Base(path)), ContainerPath: path, Readonly: true,
+		})
 	}
 	family := v1alpha4.DualStackFamily
 	pods, services := PodSubnets, ServiceSubnets

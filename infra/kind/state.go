@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -214,11 +213,6 @@ func nodeStatus(n corev1.Node) NodeStatus {
 		}
 	}
 	return s
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // lastLines returns the last n lines of s.

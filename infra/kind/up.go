@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,14 +121,18 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 	}
 	filesDir := filepath.Join(o.Home, "run", "node-files")
 	config := Config(host, o.Name, images.NodeTag, images.Repository, filesDir)
-	inputs, err := digest(config, NodeFiles(host), system, images.Archives)
+	inputs, err := digest(config, NodeFiles(host), system)
 	if err != nil {
 		return nil, fmt.Errorf("making the cluster: %w", err)
 	}
 
-	if id, err := o.healthy(ctx, inputs); err == nil {
+	id, err := o.healthy(ctx, inputs)
+	if err == nil {
 		rep.Note("cluster %s is up already", o.Name)
-		return &Cluster{Identity: id, Kubeconfig: o.KubeconfigPath(), Reused: true}, nil
+		return o.refresh(ctx, id, images.Archives, rep)
+	}
+	if id.UID != "" {
+		rep.Note("replacing cluster %s: %v", o.Name, err)
 	}
 	if err := o.remove(ctx); err != nil {
 		return nil, fmt.Errorf("removing a broken cluster: %w", err)
@@ -151,6 +156,39 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 		err = errors.Join(err, o.remove(context.WithoutCancel(ctx)))
 	}
 	return c, err
+}
+
+// refresh imports into a healthy cluster what has changed since: our own
+// programs do so often, and each has an archive named after its content.
+func (o Options) refresh(ctx context.Context, id Identity, archives []string, rep *progress.Reporter) (*Cluster, error) {
+	var missing []string
+	for _, a := range archives {
+		if !slices.Contains(id.Archives, filepath.Base(a)) {
+			missing = append(missing, a)
+		}
+	}
+	if len(missing) > 0 {
+		members, err := cluster.NewProvider(cluster.ProviderWithDocker()).ListInternalNodes(o.Name)
+		if err != nil {
+			return nil, fmt.Errorf("listing the nodes: %w", err)
+		}
+		if err := importImages(ctx, members, missing, rep); err != nil {
+			return nil, err
+		}
+		id.Archives = baseNames(archives)
+		if err := id.write(o.identityPath()); err != nil {
+			return nil, err
+		}
+	}
+	return &Cluster{Identity: id, Kubeconfig: o.KubeconfigPath(), Reused: true}, nil
+}
+
+func baseNames(paths []string) []string {
+	names := make([]string, len(paths))
+	for i, p := range paths {
+		names[i] = filepath.Base(p)
+	}
+	return names
 }
 
 // create runs kind. kind takes no context; its own waits are bounded.
@@ -231,6 +269,7 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	if err != nil {
 		return nil, err
 	}
+	id.Archives = baseNames(images.Archives)
 	if err := id.write(o.identityPath()); err != nil {
 		return nil, err
 	}
@@ -406,6 +445,8 @@ type Identity struct {
 	UID string `json:"uid"`
 	// Inputs is a digest of what the cluster was made from.
 	Inputs string `json:"inputs"`
+	// Archives are the file names of the images that were imported since.
+	Archives []string `json:"archives,omitempty"`
 }
 
 func (i Identity) write(path string) error {

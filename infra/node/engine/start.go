@@ -197,11 +197,6 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 `, e.path("containerd"), e.path("run/containerd"), e.containerdSocket())
 }
 
-// ResolverAddress is the DNS server that Docker forwards to. Like every address
-// it does not exist in the seal until the range answers for it; this one is
-// reserved for documentation, so a leak of it would be plain to see.
-const ResolverAddress = "192.0.2.53"
-
 // dockerdConfig lacks the hosts and everything else that would be shared with
 // another Docker. wrapper is empty where runc can be used directly.
 func (e *Engine) dockerdConfig(wrapper string) map[string]any {
@@ -214,7 +209,6 @@ func (e *Engine) dockerdConfig(wrapper string) map[string]any {
 		// Members of a docker group must not get our root-equivalent socket.
 		"group":  "root",
 		"bridge": "none", // only networks of our own making
-		"dns":    []string{ResolverAddress},
 		// A node writes its boot log there for as long as it lives.
 		"log-driver": "json-file",
 		"log-opts":   map[string]string{"max-size": "10m", "max-file": "2"},

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package kind
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/stockade-dev/stockade/infra/kube"
+)
+
+func system(uid string) *kube.Client {
+	return &kube.Client{Clientset: fake.NewClientset(&corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID(uid)},
+	})}
+}
+
+func recorded(t *testing.T, uid string) (home string) {
+	t.Helper()
+	home = t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "run"), 0o755))
+	require.NoError(t, Identity{Name: "stockade", UID: uid}.write(Options{Home: home}.identityPath()))
+	return home
+}
+
+func TestOurClusterIsConfirmed(t *testing.T) {
+	require.NoError(t, Confirm(t.Context(), system("1-2-3"), recorded(t, "1-2-3")))
+}
+
+func TestAnyOtherClusterIsRefused(t *testing.T) {
+	require.ErrorIs(t, Confirm(t.Context(), system("9-9-9"), recorded(t, "1-2-3")), ErrOtherCluster)
+}
+
+func TestWithoutARecordNothingIsConfirmed(t *testing.T) {
+	require.ErrorIs(t, Confirm(t.Context(), system("1-2-3"), t.TempDir()), os.ErrNotExist)
+}
+
+func node(name string, ready corev1.ConditionStatus) corev1.Node {
+	return corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{SandboxKey: SandboxValue}},
+		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeHostName, Address: name},
+				{Type: corev1.NodeInternalIP, Address: "172.30.0.2"},
+			},
+		},
+	}
+}
+
+func TestOneNodeThatIsNotReadyIsEnough(t *testing.T) {
+	assert.Empty(t, unready([]corev1.Node{node("a", corev1.ConditionTrue)}))
+	assert.Equal(t, "node b is not ready", unready([]corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionUnknown)}))
+	assert.Equal(t, "there is no node", unready(nil))
+}
+
+func TestStatusShowsWhatANodeIsFor(t *testing.T) {
+	got := nodeStatus(node("a", corev1.ConditionTrue))
+	assert.Equal(t, NodeStatus{Name: "a", Ready: true, Addresses: []string{"172.30.0.2"}, PodCIDRs: []string{"10.244.1.0/24"}, Sandboxes: true}, got)
+}
+
+func TestAPodWithoutConditionsIsNotReady(t *testing.T) {
+	assert.False(t, podReady(corev1.Pod{}))
+	assert.True(t, podReady(corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
+}
