@@ -24,7 +24,7 @@ type Scope string
 const (
 	ScopeTemplate     Scope = "template"     // one field of the SandboxTemplate
 	ScopePool         Scope = "pool"         // one field of the SandboxWarmPool
-	ScopePolicy       Scope = "policy"       // one network policy more or less
+	ScopePolicy       Scope = "policy"       // one object more, which undoes a control
 	ScopeAdmission    Scope = "admission"    // one rule of the admission policy
 	ScopeRuntimeClass Scope = "runtimeclass" // another RuntimeClass
 	ScopeNode         Scope = "node"         // one property of the gVisor nodes

@@ -43,7 +43,7 @@ func memoryRunaway() suite.Scenario {
 		},
 		Exclusive: true,
 		MayKill:   true,
-		Timeout:   60 * time.Second,
+		Timeout:   90 * time.Second,
 		Mutants:   []string{"no-memory-limit"},
 	}
 }

@@ -22,14 +22,16 @@ const claimedPids = 1024
 const maxPids = 4096
 
 // processBomb accepts EAGAIN and ENOMEM, the kernel's answers at a limit, and
-// the sandbox's death. Under gVisor a process of the sandbox is not one of the
-// node's, so the node's own count is what tells whether the node was kept free.
+// the sandbox's death. Under gVisor (systrap) a process of the sandbox costs
+// about one and a half tasks of the node, and a sentry that gets no more of them
+// ends with all that is in it: the sandbox is killed by its own attack. What
+// counts is that the node's own count never passed the limit.
 func processBomb() suite.Scenario {
 	return suite.Scenario{
 		ID:    "resources.process-bomb",
 		Title: "Start more processes than the limit",
-		About: "Starts sleeping processes, up to twice the Pod's limit and never more than 4096. The node's cgroup has to have a " +
-			"limit and never more tasks than that. The control starts 16 in the same sandbox.",
+		About: "Starts sleeping processes, up to a quarter more than the Pod's limit and never more than 4096. The node's cgroup " +
+			"has to have the declared limit and never more tasks than that. The control starts 16 in the same sandbox.",
 		Claims:     []string{"AS-08", "AS-09"},
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1499.001"},
@@ -41,14 +43,14 @@ func processBomb() suite.Scenario {
 		Witnesses: []suite.Witness{{Name: suite.Cgroup, Read: readPids}},
 		Exclusive: true,
 		MayKill:   true,
-		Timeout:   90 * time.Second,
-		Mutants:   []string{"no-memory-limit"},
+		Timeout:   150 * time.Second, // half a core starts some ten processes a second
+		Mutants:   []string{"pids-unlimited"},
 	}
 }
 
 func pidsLimit(s probe.Site) int {
 	if s.PidsLimit > 0 {
-		return int(min(s.PidsLimit, maxPids/2))
+		return int(min(s.PidsLimit, maxPids*4/5))
 	}
 	return claimedPids
 }
@@ -56,7 +58,7 @@ func pidsLimit(s probe.Site) int {
 func attackProcesses(ctx context.Context, env *probe.Env) []verdict.Step {
 	limit := pidsLimit(env.Site)
 	env.Report(verdict.Step{Name: "start one process", Expect: verdict.MustWork, OK: startMany(ctx, 1).got == 1, Class: verdict.Unknown})
-	return []verdict.Step{judgeBomb(startMany(ctx, 2*limit), limit)}
+	return []verdict.Step{judgeBomb(startMany(ctx, limit+limit/4), limit)}
 }
 
 func startSome(ctx context.Context, _ *probe.Env) []verdict.Step {
@@ -144,16 +146,17 @@ func readPids(r suite.Reading) verdict.Statement {
 	}
 	peak := max(now, r.After["pids.peak"])
 	s.Live = peak > 0
-	s.Detail = fmt.Sprintf("at most %.0f tasks on the node, of %.0f", peak, most)
-	switch limit := float64(r.Site.PidsLimit); {
-	case most >= probe.Unlimited:
-		s.Detail = fmt.Sprintf("at most %.0f tasks on the node, and no limit", peak)
-	case limit > 0 && most > limit:
+	allowed := fmt.Sprintf("%.0f", most)
+	if most >= probe.Unlimited {
+		allowed = "any number"
+	}
+	s.Detail = fmt.Sprintf("at most %.0f tasks on the node, of %s", peak, allowed)
+	if limit := float64(r.Site.PidsLimit); limit > 0 && most > limit {
+		// Declared and not there is a missing control, whatever was used of it.
 		s.Detail += fmt.Sprintf(", where %.0f are declared", limit)
 		s.Breach = true
-	default:
-		s.Agrees = peak <= most
-		s.Breach = !s.Agrees
+		return s
 	}
+	s.Agrees = most < probe.Unlimited && peak <= most
 	return s
 }

@@ -153,10 +153,11 @@ func TestTheProcessWitness(t *testing.T) {
 		max, peak, declared float64
 		agrees, breach      bool
 	}{
-		"within":           {256, 200, 256, true, false},
-		"no limit":         {probe.Unlimited, 200, 256, false, false},
-		"a larger limit":   {4096, 200, 256, false, true},
-		"undeclared limit": {256, 256, 0, true, false},
+		"within":                 {256, 256, 256, true, false},
+		"declared, but no limit": {probe.Unlimited, 200, 256, false, true},
+		"a larger limit":         {4096, 200, 256, false, true},
+		"undeclared limit":       {256, 256, 0, true, false},
+		"undeclared, no limit":   {probe.Unlimited, 200, 0, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readPids(suite.Reading{Site: probe.Site{PidsLimit: int64(tc.declared)},
