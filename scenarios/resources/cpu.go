@@ -156,10 +156,18 @@ func readCPU(r suite.Reading) verdict.Statement {
 	s.Live = used >= limit*spinFor.Seconds()/3
 	s.Breach = used > limit*outsideSlack*r.Elapsed.Seconds()
 	s.Detail = fmt.Sprintf("%.2f s of CPU in %.2f s, at a limit of %.2f cores", used, r.Elapsed.Seconds(), limit)
-	quota, period := r.After["cpu.cfs_quota_us"], r.After["cpu.cfs_period_us"]
-	capped := quota > 0 && period > 0 && quota/period <= limit*1.01
-	if s.Agrees = !s.Breach && capped; !capped {
-		s.Detail += fmt.Sprintf(", and no quota for it (%.0f us in %.0f us)", quota, period)
+	quota, ok1 := r.After["cpu.cfs_quota_us"]
+	period, ok2 := r.After["cpu.cfs_period_us"]
+	switch {
+	case !ok1 || !ok2 || period <= 0:
+		s.Detail += ", and the node shows no quota for this Pod"
+	case quota <= 0 || quota/period > limit*1.01:
+		// No quota, or a larger one, is a missing control, however little the
+		// attack got on a busy node.
+		s.Breach = true
+		s.Detail += fmt.Sprintf(", with a quota of %.0f us in %.0f us", quota, period)
+	default:
+		s.Agrees = !s.Breach
 	}
 	return s
 }

@@ -139,8 +139,13 @@ func readMemory(r suite.Reading) verdict.Statement {
 	// this Pod's.
 	s.Live = peak >= limit/4
 	s.Breach = peak > limit*slack
-	s.Agrees = !s.Breach
 	s.Detail = fmt.Sprintf("at most %.0f MiB of a limit of %.0f MiB were used", peak/mib, limit/mib)
+	if set, ok := r.After["memory.limit_in_bytes"]; ok && set > limit {
+		// No limit, or a larger one, is a missing control, whatever was taken.
+		s.Breach = true
+		s.Detail += fmt.Sprintf(", with %.0f MiB set on the node", set/mib)
+	}
+	s.Agrees = !s.Breach
 	return s
 }
 

@@ -46,6 +46,10 @@ func TestTheMemoryWitness(t *testing.T) {
 		})
 	}
 	assert.False(t, readMemory(suite.Reading{}).Live, "a missing number is no number")
+	assert.True(t, readMemory(suite.Reading{After: map[string]float64{
+		"memory.max_usage_in_bytes": 200 * mib, "memory.limit_in_bytes": probe.Unlimited}}).Breach, "no limit at all")
+	assert.True(t, readMemory(suite.Reading{After: map[string]float64{
+		"memory.max_usage_in_bytes": 512 * mib, "memory.limit_in_bytes": 512 * mib}}).Agrees)
 }
 
 func TestTheDeclaredMemoryLimitIsUsed(t *testing.T) {
@@ -109,9 +113,9 @@ func TestTheCPUWitness(t *testing.T) {
 	}{
 		"at the limit":           {1.9, 50000, true, true, false},
 		"above the limit":        {4.0, 50000, true, false, true},
-		"no quota, nothing used": {0.01, -1, false, false, false},
-		"no quota, little used":  {1.0, -1, true, false, false},
-		"a larger quota":         {1.0, 100000, true, false, false},
+		"no quota, nothing used": {0.01, -1, false, false, true},
+		"no quota, little used":  {1.0, -1, true, false, true},
+		"a larger quota":         {1.0, 100000, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readCPU(reading(tc.used, tc.quota))
@@ -119,6 +123,10 @@ func TestTheCPUWitness(t *testing.T) {
 		})
 	}
 	assert.False(t, readCPU(suite.Reading{Elapsed: time.Second}).Live)
+	unseen := reading(1, 50000)
+	delete(unseen.After, "cpu.cfs_quota_us")
+	s := readCPU(unseen)
+	assert.False(t, s.Agrees || s.Breach, "a quota that cannot be read is neither there nor missing")
 }
 
 func TestABombIsJudgedByItsError(t *testing.T) {
