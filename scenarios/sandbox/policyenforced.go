@@ -27,7 +27,7 @@ func policyEnforced() suite.Scenario {
 		Title: "Connect as if no enforcer were there",
 		About: "Makes the same two connections from the sandbox and from a Pod that no policy selects: to a public address, and to " +
 			"a Pod of the cluster. Both must be dropped for the one and answered for the other, in the same window.",
-		Claims:     []string{"AS-12", "AS-06"},
+		Claims: []string{"AS-12", "AS-06"},
 		// The claim is a function of the cluster; what is attacked is a guarantee.
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1048", "T1562.007"},
