@@ -69,7 +69,12 @@ func callSteps(all []call) []verdict.Step {
 // notServed are the answers of a kernel or filter that does not take the call.
 var notServed = []error{syscall.ENOSYS, syscall.EPERM, syscall.EACCES, syscall.ENODEV, syscall.EOPNOTSUPP}
 
+// served is for the errors of a system call; anything else was lost on the way.
 func served(err error) bool {
+	var no syscall.Errno
+	if err != nil && !errors.As(err, &no) {
+		return false
+	}
 	return !slices.ContainsFunc(notServed, func(no error) bool { return errors.Is(err, no) })
 }
 
