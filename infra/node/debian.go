@@ -31,7 +31,8 @@ type debianTree struct {
 	Name     string
 	Packages []string
 	// Finish is a shell script that runs inside, after the packages are
-	// installed. It only takes away and links.
+	// installed. It only takes away and links, and except in the node tree it
+	// leaves alone what the minimal tree has: see writeTree on deletions.
 	Finish string
 }
 
@@ -71,7 +72,8 @@ ln -sf /lib/systemd/system/dbus.service /lib/systemd/system/multi-user.target.wa
 ln -s /usr/lib/llvm-19/bin/clang /usr/local/bin/clang
 ln -s /usr/lib/llvm-19/bin/llc /usr/local/bin/llc
 find /usr/lib/llvm-19/bin -mindepth 1 ! -name clang ! -name llc -delete
-rm -rf /usr/lib/llvm-19/build /usr/lib/llvm-19/include /usr/lib/llvm-19/share /usr/include /usr/lib/gcc
+rm -rf /usr/lib/llvm-19/build /usr/lib/llvm-19/include /usr/lib/llvm-19/share /usr/lib/gcc
+find /usr/include -mindepth 1 -delete
 find /usr/lib \( -name '*.a' -o -name '*san.so*' -o -name 'libclang-19.so*' -o -name LLVMPolly.so \
 	-o -path '*/clang/19/include/arm_*' -o -path '*/clang/19/include/opencl-*' \) -delete
 find /usr/bin \( -lname '*llvm-19/bin/*' -o -name '*-linux-gnu-*' -o -lname '*-linux-gnu-*' \) -delete
