@@ -45,7 +45,7 @@ func TestWithoutARecordNothingIsConfirmed(t *testing.T) {
 	require.ErrorIs(t, Confirm(t.Context(), system("1-2-3"), t.TempDir()), os.ErrNotExist)
 }
 
-func node(name string, ready corev1.ConditionStatus) corev1.Node {
+func aNode(name string, ready corev1.ConditionStatus) corev1.Node {
 	return corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{SandboxKey: SandboxValue}},
 		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
@@ -60,13 +60,13 @@ func node(name string, ready corev1.ConditionStatus) corev1.Node {
 }
 
 func TestOneNodeThatIsNotReadyIsEnough(t *testing.T) {
-	assert.Empty(t, unready([]corev1.Node{node("a", corev1.ConditionTrue)}))
-	assert.Equal(t, "node b is not ready", unready([]corev1.Node{node("a", corev1.ConditionTrue), node("b", corev1.ConditionUnknown)}))
+	assert.Empty(t, unready([]corev1.Node{aNode("a", corev1.ConditionTrue)}))
+	assert.Equal(t, "node b is not ready", unready([]corev1.Node{aNode("a", corev1.ConditionTrue), aNode("b", corev1.ConditionUnknown)}))
 	assert.Equal(t, "there is no node", unready(nil))
 }
 
 func TestStatusShowsWhatANodeIsFor(t *testing.T) {
-	got := nodeStatus(node("a", corev1.ConditionTrue))
+	got := nodeStatus(aNode("a", corev1.ConditionTrue))
 	assert.Equal(t, NodeStatus{Name: "a", Ready: true, Addresses: []string{"172.30.0.2"}, PodCIDRs: []string{"10.244.1.0/24"}, Sandboxes: true}, got)
 }
 

@@ -37,7 +37,7 @@ func (m *lateMapper) Reset() {
 
 var (
 	crdKind  = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
-	toyKind  = schema.GroupVersionKind{Group: "toys.dev", Version: "v1", Kind: "Toy"}
+	toyKind  = schema.GroupVersionKind{Group: "toys.dev", Version: "v1", Kind: "Kite"}
 	podKind  = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	nsKind   = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 	roleKind = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
@@ -82,7 +82,7 @@ func cluster(t *testing.T) (*Client, *fake.FakeDynamicClient, *lateMapper) {
 
 const manifests = `
 apiVersion: toys.dev/v1
-kind: Toy
+kind: Kite
 metadata: {name: bear, namespace: play}
 ---
 # only a comment
@@ -99,7 +99,7 @@ items:
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: toys.toys.dev}
+metadata: {name: kites.toys.dev}
 `
 
 func decode(t *testing.T) []*unstructured.Unstructured {
@@ -114,7 +114,7 @@ func TestDecodeFlattensListsAndSkipsEmptyDocuments(t *testing.T) {
 	for _, o := range decode(t) {
 		names = append(names, nameOf(o))
 	}
-	assert.Equal(t, []string{"Toy play/bear", "Pod loose", "Namespace play", "CustomResourceDefinition toys.toys.dev"}, names)
+	assert.Equal(t, []string{"Kite play/bear", "Pod loose", "Namespace play", "CustomResourceDefinition kites.toys.dev"}, names)
 }
 
 func TestDecodeSaysWhichDocumentIsBroken(t *testing.T) {
@@ -133,7 +133,7 @@ func TestApplyPutsDefinitionsFirstAndLearnsTheirKinds(t *testing.T) {
 			assert.Equal(t, "application/apply-patch+yaml", string(patch.GetPatchType()))
 		}
 	}
-	assert.Equal(t, []string{"customresourcedefinitions in ", "namespaces in ", "toys in play", "pods in default"}, order)
+	assert.Equal(t, []string{"customresourcedefinitions in ", "namespaces in ", "kites in play", "pods in default"}, order)
 	assert.Positive(t, mapper.resets)
 }
 
@@ -147,7 +147,7 @@ func TestApplyNamesTheObjectThatIsRefused(t *testing.T) {
 
 func TestDeleteForgivesWhatIsNotThere(t *testing.T) {
 	c, _, mapper := cluster(t)
-	mapper.later = nil // the cluster has never heard of toys
+	mapper.later = nil // the cluster has never heard of kites
 	require.NoError(t, c.Delete(t.Context(), decode(t)))
 }
 
