@@ -218,6 +218,14 @@ func inspect(h handle, all map[NS]handle) (Namespace, error) {
 	return n, nil
 }
 
+// gateway returns the next hop, which may be of the other family (RTA_VIA).
+func gateway(gw net.IP, via netlink.Destination) net.IP {
+	if v, ok := via.(*netlink.Via); ok && gw == nil {
+		return v.Addr
+	}
+	return gw
+}
+
 func convert(r netlink.Route, family int, devs map[int]string) Route {
 	out := Route{Table: r.Table, Dev: devs[r.LinkIndex], Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
 	if family == netlink.FAMILY_V6 {
@@ -228,11 +236,11 @@ func convert(r netlink.Route, family int, devs map[int]string) Route {
 		bits, _ := r.Dst.Mask.Size()
 		out.Dst = netip.PrefixFrom(addr.Unmap(), bits)
 	}
-	gw := r.Gw
+	gw := gateway(r.Gw, r.Via)
 	for _, hop := range r.MultiPath {
 		// One hop stands for all: any gateway is an opening.
 		if gw == nil && hop != nil {
-			gw = hop.Gw
+			gw = gateway(hop.Gw, hop.Via)
 			out.Dev = devs[hop.LinkIndex]
 		}
 	}

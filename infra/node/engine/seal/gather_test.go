@@ -40,6 +40,9 @@ func TestRoutesKeepWhatTheJudgeNeeds(t *testing.T) {
 		{"one with many next hops", netlink.Route{Table: 254, Type: unix.RTN_UNICAST, Dst: eight,
 			MultiPath: []*netlink.NexthopInfo{{LinkIndex: 5, Gw: net.ParseIP("172.30.0.9")}}}, netlink.FAMILY_V4,
 			Route{Table: 254, Dev: "stockade0", Dst: netip.MustParsePrefix("8.0.0.0/8"), Via: netip.MustParseAddr("172.30.0.9")}},
+		{"one through a gateway of the other family", netlink.Route{Table: 254, Type: unix.RTN_UNICAST, Dst: eight, LinkIndex: 5,
+			Via: &netlink.Via{AddrFamily: unix.AF_INET6, Addr: net.ParseIP("fe80::1")}}, netlink.FAMILY_V4,
+			Route{Table: 254, Dev: "stockade0", Dst: netip.MustParsePrefix("8.0.0.0/8"), Via: netip.MustParseAddr("fe80::1")}},
 		{"one that leads nowhere", netlink.Route{Table: 254, Type: unix.RTN_UNREACHABLE, LinkIndex: 1}, netlink.FAMILY_V6,
 			Route{Table: 254, Dev: "lo", Dst: netip.MustParsePrefix("::/0"), Blocked: true}},
 	} {

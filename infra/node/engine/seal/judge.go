@@ -151,7 +151,7 @@ func Judge(f Facts) error {
 			continue
 		}
 		if r.Dst.Bits() == 0 {
-			add(DefaultRoute, start.Name, "route to %s dev %s table %d", r.Dst, r.Dev, r.Table)
+			add(DefaultRoute, start.Name, "default route %s dev %s table %d", r.Dst, r.Dev, r.Table)
 		} else if r.Via.IsValid() {
 			add(Gateway, start.Name, "route to %s via %s dev %s table %d", r.Dst, r.Via, r.Dev, r.Table)
 		}
