@@ -140,10 +140,12 @@ func TestTheSchedulersAnswerMustNameTheTaint(t *testing.T) {
 		ok      bool
 		class   verdict.Class
 	}{
-		"put on a node": {object{"spec": object{"nodeName": "gvisor-1"}}, true, true, ""},
-		"kept out":      {pending("0/2 nodes are available: 1 had untolerated taint {sandbox.gke.io/runtime: gvisor}"), true, false, verdict.Unschedulable},
-		"no room":       {pending("0/2 nodes are available: 2 Insufficient cpu"), true, false, verdict.Unknown},
-		"no word yet":   {object{"spec": object{}}, false, false, ""},
+		"put on a node":     {object{"spec": object{"nodeName": "gvisor-1"}}, true, true, ""},
+		"kept out":          {pending("0/2 nodes are available: 1 had untolerated taint {sandbox.gke.io/runtime: gvisor}"), true, false, verdict.Unschedulable},
+		"kept out, in 1.36": {pending("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s). no new claims"), true, false, verdict.Unschedulable},
+		"by another taint":  {pending("0/2 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }"), true, false, verdict.Unknown},
+		"no room":           {pending("0/2 nodes are available: 2 Insufficient cpu"), true, false, verdict.Unknown},
+		"no word yet":       {object{"spec": object{}}, false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			step, decided := scheduled("x", tc.pod)

@@ -16,9 +16,10 @@ import (
 // own nodes carry too.
 const taint = "sandbox.gke.io/runtime"
 
-// nodeTaint accepts Unschedulable alone, and only with a message that names
-// the taint: a Pod that waits for CPU, or for a node with that label, says
-// nothing about who may use the node.
+// nodeTaint accepts Unschedulable alone, and only for a taint: a Pod that waits
+// for CPU, or for a node with that label, says nothing about who may use the
+// node. Newer schedulers no longer print which taint it was; that it was this
+// one is what the control shows, which differs in nothing but its toleration.
 //
 // A Pod with spec.nodeName passes the scheduler by, and a NoSchedule taint with
 // it. That takes the right to create Pods, which a tenant of Agent Sandbox does
@@ -113,11 +114,24 @@ func scheduled(name string, pod suite.Object) (step verdict.Step, decided bool) 
 		}
 		message, _ := c["message"].(string)
 		step := verdict.Step{Name: name, Class: verdict.Unschedulable, Detail: message}
-		if !strings.Contains(message, taint) {
+		if !taintedAway(message) {
 			step.Class = verdict.Unknown
 			step.Detail = "unschedulable, but not for the taint: " + message
 		}
 		return step, true
 	}
 	return verdict.Step{}, false
+}
+
+// taintedAway tells whether a node was left out for a taint: this one, where
+// the scheduler names them ("untolerated taint {key: value}").
+func taintedAway(message string) bool {
+	_, after, found := strings.Cut(message, "untolerated taint")
+	if !found {
+		return false
+	}
+	if strings.HasPrefix(strings.TrimSpace(after), "{") {
+		return strings.Contains(message, "{"+taint+":")
+	}
+	return true
 }

@@ -89,7 +89,7 @@ func TestWorkIsTurnedIntoCores(t *testing.T) {
 		"no comparison": {0, 500, false, verdict.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := judgeRate(tc.full, tc.got, 0.5)
+			s := judgeRate(tc.full, tc.got, 0.5, insideSlack)
 			assert.Equal(t, tc.ok, s.OK)
 			assert.Equal(t, tc.class, s.Class)
 		})
