@@ -40,6 +40,8 @@ type Descriptor struct {
 	Controls string `json:"controls"`
 	// RangeSocket is the unix socket of the range's log.
 	RangeSocket string `json:"rangeSocket"`
+	// Probe is the path of the static probe, the one that the control Pods run.
+	Probe string `json:"probe"`
 	// Seal is the network namespace in which the cluster lives.
 	Seal string `json:"seal"`
 	// Features are those that the target claims to have. One that is claimed
@@ -112,8 +114,8 @@ func (d Descriptor) check() error {
 		return errors.New("kubeconfig and clusterUID must be set: they say which cluster may be attacked")
 	case d.RangeSocket == "" || d.Seal == "":
 		return errors.New("rangeSocket and seal must be set: without them nothing would witness an attack, or hold it back")
-	case d.Controls == "":
-		return errors.New("controls must be set: without positive controls nothing can be held")
+	case d.Controls == "" || d.Probe == "":
+		return errors.New("controls and probe must be set: without positive controls nothing can be held")
 	case len(d.Targets) == 0:
 		return errors.New("it names no target")
 	}

@@ -15,7 +15,7 @@ import (
 
 func whole() Descriptor {
 	return Descriptor{
-		APIVersion: APIVersion, Kind: Kind, Kubeconfig: "/k", ClusterUID: "u", Controls: "c", RangeSocket: "/s", Seal: "stockade",
+		APIVersion: APIVersion, Kind: Kind, Kubeconfig: "/k", ClusterUID: "u", Controls: "c", Probe: "/p", RangeSocket: "/s", Seal: "stockade",
 		Targets:  map[string]Target{"reference": {Namespace: "n", Template: "t", Pool: "p"}},
 		Features: []suite.Feature{suite.GVisor}, Disruptive: true,
 	}
@@ -41,6 +41,7 @@ func TestADescriptorThatLeavesTheTargetOpenIsRefused(t *testing.T) {
 		"no range":              func(d *Descriptor) { d.RangeSocket = "" },
 		"no seal":               func(d *Descriptor) { d.Seal = "" },
 		"no controls":           func(d *Descriptor) { d.Controls = "" },
+		"no probe":              func(d *Descriptor) { d.Probe = "" },
 		"no targets":            func(d *Descriptor) { d.Targets = nil },
 		"a target without pool": func(d *Descriptor) { d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t"}} },
 	} {
