@@ -90,12 +90,10 @@ type Host interface {
 // Check is one thing that the machine has or lacks.
 type Check struct {
 	Name string `json:"name"`
-	OK   bool   `json:"ok"`
-	// Required: without it nothing works. The rest is adapted to, or costs
-	// some scenarios.
-	Required bool   `json:"required"`
-	Detail   string `json:"detail,omitempty"`
-	// Remedy is what to do when it is not OK.
+	// Level is ok, warn (works, with a limit) or fail (nothing works).
+	Level  string `json:"level"`
+	Detail string `json:"detail,omitempty"`
+	// Remedy is what to do, if anything.
 	Remedy string `json:"remedy,omitempty"`
 }
 

@@ -38,8 +38,8 @@ func (a *App) runCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run [WORD…]", Short: "Attack the sandboxes, and report",
 		Long: `Attack a target from inside and report what held. A word selects scenarios: an id,
-a family, a claim or a mutant; no word selects all. A word that selects nothing
-is an error.
+a family, a claim or a mutant; no word selects all that belong to the target. A word
+that selects nothing is an error.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --target seed AS-16",
@@ -114,10 +114,15 @@ func (a *App) understand(target string, words []string, o output) ([]*suite.Scen
 	if err != nil {
 		return nil, nil, usage("%w", err)
 	}
-	// Some scenarios are made for one target only.
-	picked = slices.DeleteFunc(slices.Clone(picked), func(s *suite.Scenario) bool {
-		return s.Target != "" && s.Target != target
-	})
+	if len(words) == 0 {
+		picked = runner.ForTarget(picked, target)
+	} else {
+		// Who asks for a scenario by name gets it on any target but one that
+		// it is not made for: whether the seed holds AS-16 is a fair question.
+		picked = slices.DeleteFunc(slices.Clone(picked), func(s *suite.Scenario) bool {
+			return s.Target != "" && s.Target != target
+		})
+	}
 	if len(picked) == 0 {
 		return nil, nil, usage("nothing to run: none of the scenarios is for the target %s", target)
 	}

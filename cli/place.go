@@ -20,8 +20,8 @@ func (a *App) doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Say what this machine has, lacks, and how to mend it", Args: cobra.NoArgs,
 		Long: `Look at the machine and change nothing: kernel features, privileges, programs,
-memory and disk space. What is marked "missing" has to be mended before
-` + "`stockade up`" + ` can work; what is marked "adapted" costs nothing or a scenario.`,
+memory and disk space. What is marked "fail" has to be mended before
+` + "`stockade up`" + ` can work; "warn" is a limit that is adapted to.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			checks, err := a.Host.Doctor(cmd.Context())
 			if err != nil {
@@ -48,25 +48,21 @@ memory and disk space. What is marked "missing" has to be mended before
 func (a *App) writeChecks(checks []Check) error {
 	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, c := range checks {
-		mark := "ok"
-		switch {
-		case !c.OK && c.Required:
-			mark = "missing"
-		case !c.OK:
-			mark = "adapted"
-		}
 		// A failed write is kept by the tabwriter and returned by Flush.
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", mark, c.Name, report.Clean(c.Detail))
-		if !c.OK && c.Remedy != "" {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", c.Level, c.Name, report.Clean(c.Detail))
+		if c.Remedy != "" {
 			_, _ = fmt.Fprintf(t, "\t\t→ %s\n", c.Remedy)
 		}
 	}
 	return t.Flush()
 }
 
+// fail is the level of a check without which nothing works.
+const fail = "fail"
+
 func missing(checks []Check) (out []string) {
 	for _, c := range checks {
-		if !c.OK && c.Required {
+		if c.Level == fail {
 			out = append(out, fmt.Sprintf("%s: %s\n%s", c.Name, c.Detail, c.Remedy))
 		}
 	}

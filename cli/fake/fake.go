@@ -87,10 +87,13 @@ type machine struct {
 }
 
 func (m *machine) Doctor(context.Context) ([]cli.Check, error) {
+	root := cli.Check{Name: "root", Level: "ok", Detail: "uid 0"}
+	if m.getenv("FAKE_DOCTOR") == "missing" {
+		root = cli.Check{Name: "root", Level: "fail", Detail: "uid 1000", Remedy: "run it as root: sudo stockade up"}
+	}
 	return []cli.Check{
-		{Name: "root", OK: m.getenv("FAKE_DOCTOR") != "missing", Required: true, Detail: "uid 1000", Remedy: "run it as root: sudo stockade up"},
-		{Name: "CAP_SYS_RESOURCE", Detail: "not in the bounding set", Remedy: "nothing to do: containers are started without it"},
-		{Name: "memory", OK: true, Required: true, Detail: "24 GiB"},
+		root,
+		{Name: "CAP_SYS_RESOURCE", Level: "warn", Detail: "not in the bounding set", Remedy: "nothing to do: containers are started without it"},
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -21,6 +22,7 @@ const (
 	MaxStepsPer    = 1024     // steps of one attempt
 	maxDetail      = 1024     // bytes of a step's detail
 	maxName        = 256      // bytes of a step's name
+	maxWord        = 64       // bytes of a step's class or expectation
 	frameHeaderLen = 8
 )
 
@@ -65,7 +67,7 @@ func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 func (e *Encoder) Encode(f Frame) error {
 	if f.Step != nil {
 		s := *f.Step
-		s.Detail, s.Name = clip(s.Detail, maxDetail), clip(s.Name, maxName)
+		s.Detail, s.Name = text(s.Detail, maxDetail), text(s.Name, maxName)
 		f.Step = &s
 	}
 	body, err := json.Marshal(f)
@@ -130,11 +132,16 @@ func (d *Decoder) Next() (Frame, error) {
 		return Frame{}, fmt.Errorf("decoding a frame: %w: kind %q", ErrHostile, clip(string(f.Kind), 32))
 	case (f.Kind == Step) != (f.Step != nil):
 		return Frame{}, fmt.Errorf("decoding a frame: %w: %s with the wrong content", ErrHostile, f.Kind)
-	case f.Step != nil && (len(f.Step.Detail) > maxDetail || len(f.Step.Name) > maxName):
+	case f.Step != nil && (len(f.Step.Detail) > maxDetail || len(f.Step.Name) > maxName ||
+		len(f.Step.Class) > maxWord || len(f.Step.Expect) > maxWord):
 		return Frame{}, fmt.Errorf("decoding a frame: %w: oversized step", ErrHostile)
 	}
 	return f, nil
 }
+
+// text makes s fit for a frame. JSON would write each stray byte as three, and
+// a detail that was cut before would then be too long for the decoder.
+func text(s string, n int) string { return clip(strings.ToValidUTF8(s, "?"), n) }
 
 // clip cuts s to n bytes, on a rune boundary.
 func clip(s string, n int) string {

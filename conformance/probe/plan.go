@@ -38,6 +38,10 @@ type Plan struct {
 	Orders []Order `json:"orders"`
 	// Parallel is how many orders may run at once; 0 means 1.
 	Parallel int `json:"parallel,omitempty"`
+	// Hold says that the sender keeps standard input open for as long as it
+	// listens: the end of the input then cancels the plan, so that a lost exec
+	// leaves no attack running in the sandbox.
+	Hold bool `json:"hold,omitempty"`
 }
 
 // Lookup finds the action of a scenario's part.
@@ -47,8 +51,18 @@ type Lookup func(scenario string, part Part) (Action, bool)
 // when every order has ended or ctx is done.
 func Run(ctx context.Context, in io.Reader, out io.Writer, find Lookup) error {
 	var plan Plan
-	if err := json.NewDecoder(in).Decode(&plan); err != nil {
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&plan); err != nil {
 		return fmt.Errorf("reading the plan: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if plan.Hold {
+		// It ends with the input, or with the process.
+		go func() {
+			_, _ = io.Copy(io.Discard, io.MultiReader(dec.Buffered(), in))
+			cancel()
+		}()
 	}
 	enc := NewEncoder(out)
 	slots := make(chan struct{}, max(plan.Parallel, 1))
@@ -72,12 +86,14 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, find Lookup) error {
 // execute runs one order. A write error is not reported: the other end is
 // gone, and the missing completion frame says so.
 func execute(ctx context.Context, site Site, o Order, enc *Encoder, find Lookup) {
-	sent := 0
+	sent, closed := 0, false
 	var mu sync.Mutex
 	send := func(s verdict.Step) {
 		mu.Lock()
 		defer mu.Unlock()
-		if sent >= MaxStepsPer {
+		// A step after the completion frame would look like a forgery, and end
+		// the whole batch.
+		if closed || sent >= MaxStepsPer {
 			return
 		}
 		sent++
@@ -94,14 +110,39 @@ func execute(ctx context.Context, site Site, o Order, enc *Encoder, find Lookup)
 			timeout = 10 * time.Second
 		}
 		actx, cancel := context.WithTimeout(ctx, timeout)
-		for _, s := range guarded(actx, act, &Env{Nonce: o.Nonce, Site: site, Params: o.Params, Report: send}) {
+		for _, s := range bounded(actx, act, &Env{Nonce: o.Nonce, Site: site, Params: o.Params, Report: send}) {
 			send(s)
 		}
 		cancel()
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	closed = true
 	_ = enc.Encode(Frame{Kind: Done, Scenario: o.Scenario, Nonce: o.Nonce, Steps: sent})
+}
+
+// grace is how long an action may take to return after its time is up.
+const grace = 2 * time.Second
+
+// bounded runs an action that may not heed its context: one that hangs in a
+// system call must not keep the batch from ending.
+func bounded(ctx context.Context, act Action, env *Env) []verdict.Step {
+	done := make(chan []verdict.Step, 1)
+	go func() { done <- guarded(ctx, act, env) }()
+	select {
+	case steps := <-done:
+		return steps
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case steps := <-done:
+		return steps
+	case <-late.C:
+		return []verdict.Step{{Name: "end in time", Class: verdict.Unknown,
+			Detail: "the action did not return within " + grace.String() + " of its deadline"}}
+	}
 }
 
 // guarded turns a panic of an action into a step that is no evidence: one

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/prove"
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/infra/kind"
+	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/node"
+	"github.com/stockade-dev/stockade/infra/progress"
+	"github.com/stockade-dev/stockade/overlays"
+	"github.com/stockade-dev/stockade/scenarios/all"
+	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
+)
+
+// canary is the scenario of honest work that must hold in every mutant.
+const canary = "sandbox.coffee-totals"
+
+// field is an opened target descriptor.
+type field struct {
+	*descriptor.Descriptor
+	m     machine
+	kube  *kube.Client
+	rng   *rangeclient.Client
+	probe []byte
+	rep   *progress.Reporter
+}
+
+func (m machine) open(ctx context.Context, rep *progress.Reporter) (*field, error) {
+	d, err := descriptor.Read(m.descriptorFile())
+	if err != nil {
+		return nil, err
+	}
+	c, err := kube.New(d.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := kind.Confirm(ctx, c, m.home); err != nil {
+		return nil, err
+	}
+	probe, err := os.ReadFile(d.Probe)
+	if err != nil {
+		return nil, fmt.Errorf("reading the probe (`stockade up` puts it there): %w", err)
+	}
+	return &field{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
+}
+
+func (f *field) ground(namespace, pool string) (*runner.Kube, target.Carrier, error) {
+	carrier := target.NewKube(f.kube.Config, f.kube.Clientset, 0)
+	g, err := runner.NewKube(runner.KubeOptions{
+		Client: f.kube, Carrier: carrier, Namespace: namespace, Pool: pool, System: f.Controls,
+	})
+	return g, carrier, err
+}
+
+// attack runs scenarios against the sandboxes of a namespace.
+func (f *field) attack(ctx context.Context, name, namespace string, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
+	ground, carrier, err := f.ground(namespace, overlays.PoolName)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := f.m.engine(nil)
+	if err != nil {
+		return nil, err
+	}
+	return runner.Execute(ctx, runner.Options{
+		Ground: ground, Carrier: carrier, Probe: f.probe,
+		Scenarios: scenarios, TargetName: name, Cluster: f.ClusterUID, Declared: f.Features,
+		Range: f.rng, Seal: engine.Prove, LedgerDir: f.m.ledgerDir(),
+		Substrate: f.Substrate, Differs: f.DiffersFromGKE, Progress: rep,
+	})
+}
+
+func (m machine) ledgerDir() string { return m.file("ledger") }
+
+// Run implements [Runner].
+func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
+	f, err := m.open(ctx, o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	defer f.rng.Close()
+	t, ok := f.Targets[o.Target]
+	if !ok {
+		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)
+	}
+	return f.attack(ctx, o.Target, t.Namespace, o.Scenarios, o.Progress)
+}
+
+// Prove implements [Runner].
+func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *runner.Run, error) {
+	mutants, err := overlays.LoadMutants()
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := node.FindSource()
+	if err != nil {
+		return nil, nil, err
+	}
+	module, err := overlays.ModuleFS(ctx, source)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := o.Progress.Step("attacking the reference, on which nothing may be breached")
+	run, err := m.Run(ctx, RunOptions{Target: "reference", Scenarios: runner.ForTarget(all.Registry.All(), "reference"), Progress: o.Progress})
+	done("", err)
+	if err != nil {
+		return nil, run, err
+	}
+	f, err := m.open(ctx, o.Progress)
+	if err != nil {
+		return nil, run, err
+	}
+	defer f.rng.Close()
+	picked := prove.List(mutants)
+	if len(o.Mutants) > 0 {
+		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+	}
+	kills, err := prove.Prove(ctx, prove.Options{
+		Stage: &prove.ClusterStage{
+			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
+			Run: func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error) {
+				return f.attack(ctx, namespace, namespace, scenarios, nil)
+			},
+		},
+		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
+	})
+	if errors.Is(err, prove.ErrSurvivors) {
+		err = nil // the matrix says it, and the exit code
+	}
+	return kills, run, err
+}
+
+// Cleanup implements [Runner].
+func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, left []string, err error) {
+	f, err := m.open(ctx, rep)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.rng.Close()
+	for _, name := range slices.Sorted(maps.Keys(f.Targets)) {
+		r, l, err := f.cleanTarget(ctx, f.Targets[name])
+		if err != nil {
+			return removed, left, err
+		}
+		removed, left = append(removed, r...), append(left, l...)
+	}
+	r, l, err := f.removeMutants(ctx)
+	removed, left = append(removed, r...), append(left, l...)
+	slices.Sort(left)
+	return removed, slices.Compact(left), err
+}
+
+// cleanTarget removes the objects of dead runs in one target's namespace. What
+// was there before and is not there after is what it removed.
+func (f *field) cleanTarget(ctx context.Context, t descriptor.Target) (removed, left []string, err error) {
+	ground, _, err := f.ground(t.Namespace, t.Pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	before, err := ground.Labelled(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if left, err = runner.Cleanup(ctx, f.m.ledgerDir(), ground); err != nil {
+		return nil, nil, err
+	}
+	after, err := ground.Labelled(ctx)
+	if err != nil {
+		return nil, left, err
+	}
+	for _, o := range before {
+		if !slices.ContainsFunc(after, func(x runner.Owned) bool { return x.Ref == o.Ref }) {
+			removed = append(removed, o.String())
+		}
+	}
+	return removed, left, nil
+}
+
+// removeMutants takes down what a killed `prove` left up, and gives the
+// reference its admission policy and its taint back.
+func (f *field) removeMutants(ctx context.Context) (removed, left []string, err error) {
+	source, err := node.FindSource()
+	if err != nil {
+		return nil, nil, err
+	}
+	module, err := overlays.ModuleFS(ctx, source)
+	if err != nil {
+		return nil, nil, err
+	}
+	mutants, err := overlays.LoadMutants()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range mutants {
+		_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, m.Namespace(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return removed, left, fmt.Errorf("looking for mutants: %w", err)
+		}
+		done := f.rep.Step("removing mutant " + m.ID)
+		objects, err := m.Render(module)
+		if err == nil {
+			err = prove.Remove(ctx, f.kube, objects)
+		}
+		done("", err)
+		if err != nil {
+			left = append(left, fmt.Sprintf("mutant %s: %v", m.ID, err))
+			continue
+		}
+		removed = append(removed, "mutant "+m.ID)
+	}
+	_, after, err := overlays.ScaffoldBinding(module)
+	if err != nil {
+		return removed, left, err
+	}
+	if err := f.kube.Apply(ctx, kube.Refs([]unstructured.Unstructured{after})); err != nil {
+		return removed, left, fmt.Errorf("restoring the admission policy: %w", err)
+	}
+	return removed, left, f.taint(ctx)
+}
+
+// taint gives every node for sandboxes GKE's taint, where it is missing.
+func (f *field) taint(ctx context.Context) error {
+	nodes := f.kube.Clientset.CoreV1().Nodes()
+	want := corev1.Taint{Key: kind.SandboxKey, Value: kind.SandboxValue, Effect: corev1.TaintEffectNoSchedule}
+	list, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: kind.SandboxKey + "=" + kind.SandboxValue})
+	if err != nil {
+		return fmt.Errorf("restoring the nodes' taint: %w", err)
+	}
+	for i := range list.Items {
+		n := &list.Items[i]
+		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&want) }) {
+			continue
+		}
+		n.Spec.Taints = append(n.Spec.Taints, want)
+		if _, err := nodes.Update(ctx, n, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("restoring the taint of %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}

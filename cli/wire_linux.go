@@ -1,0 +1,552 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/mattn/go-isatty"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/prove"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/infra/doctor"
+	"github.com/stockade-dev/stockade/infra/kind"
+	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/node"
+	"github.com/stockade-dev/stockade/infra/node/engine"
+	"github.com/stockade-dev/stockade/infra/progress"
+	"github.com/stockade-dev/stockade/overlays"
+	"github.com/stockade-dev/stockade/scenarios/all"
+	rangehost "github.com/stockade-dev/stockade/workloads/range"
+	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
+)
+
+// Main is the stockade command on the real machine. It returns the exit code.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// The first Ctrl-C asks for an orderly end; with the handler gone, the
+	// second one kills.
+	context.AfterFunc(ctx, stop)
+	app := &App{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Getenv: os.Getenv, Now: time.Now, Color: isatty.IsTerminal(os.Stdout.Fd()),
+		Registry: all.Registry, Mutants: describeMutants, ServeRange: rangehost.Serve,
+	}
+	home, err := Home(os.Getenv)
+	if err != nil {
+		app.complain(err)
+		return 2
+	}
+	m := machine{home: home}
+	app.Home = home
+	app.Seal, app.Host, app.Runner, app.Exec = m, m, m, m.exec
+	app.Layers = m.layers()
+	return app.Run(ctx, args)
+}
+
+// The waits of `up` and `down`.
+const (
+	waitSandboxes = 4 * time.Minute
+	waitRange     = 20 * time.Second
+	// waitSettle is how long a mutant's weakening may take to show.
+	waitSettle = 20 * time.Second
+)
+
+// machine knows where everything of one home is. Nothing is held open: every
+// method finds the state of the world anew.
+type machine struct{ home string }
+
+func (m machine) file(elem ...string) string {
+	return filepath.Join(append([]string{m.home, "run"}, elem...)...)
+}
+
+func (m machine) descriptorFile() string { return m.file("target.json") }
+
+// netns names the network namespace. Every home but the default one gets a
+// name of its own, so that two of them do not meet.
+func (m machine) netns() string {
+	usual, err := Home(func(k string) string {
+		if k == "STOCKADE_HOME" {
+			return ""
+		}
+		return os.Getenv(k)
+	})
+	if err == nil && usual == m.home {
+		return engine.DefaultName
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(m.home)) // a hash's Write does not fail
+	return fmt.Sprintf("%s-%08x", engine.DefaultName, h.Sum32())
+}
+
+// netnsPath is where iproute2 keeps the namespace (ip-netns(8)).
+func (m machine) netnsPath() string { return filepath.Join("/run/netns", m.netns()) }
+
+func (m machine) engine(rep *progress.Reporter) (*engine.Engine, error) {
+	// Without a checkout the engine still starts where no wrapper is needed.
+	source, _ := node.FindSource()
+	return engine.New(engine.Options{Home: m.home, Name: m.netns(), Source: source, Progress: rep})
+}
+
+func (m machine) images(rep *progress.Reporter) node.Options {
+	return node.Options{Home: m.home, Progress: rep}
+}
+
+func (m machine) layers() []Layer {
+	return []Layer{imageLayer{m}, engineLayer{m}, rangeLayer{m}, clusterLayer{m}, sandboxLayer{m}}
+}
+
+// Doctor implements [Host].
+func (m machine) Doctor(ctx context.Context) ([]Check, error) {
+	facts, err := doctor.Gather(ctx, m.home)
+	if err != nil {
+		return nil, err
+	}
+	var out []Check
+	for _, f := range doctor.Judge(facts) {
+		out = append(out, Check{Name: f.Check, Level: string(f.Level), Detail: f.Detail, Remedy: f.Remedy})
+	}
+	return out, nil
+}
+
+// Inside implements [Seal].
+func (m machine) Inside() (bool, error) {
+	e, err := m.engine(nil)
+	if err != nil {
+		return false, err
+	}
+	return e.Inside()
+}
+
+// Standing implements [Seal].
+func (m machine) Standing(ctx context.Context) (bool, error) {
+	e, err := m.engine(nil)
+	if err != nil {
+		return false, err
+	}
+	s, err := e.Status(ctx)
+	return s.Exists && s.Running, err
+}
+
+// Enter implements [Seal]: it replaces this process.
+func (m machine) Enter(context.Context) (int, error) {
+	e, err := m.engine(nil)
+	if err != nil {
+		return 0, err
+	}
+	return 0, e.Enter()
+}
+
+func (m machine) exec(ctx context.Context, argv []string) (int, error) {
+	e, err := m.engine(nil)
+	if err != nil {
+		return 0, err
+	}
+	path := []string{os.Getenv("PATH")}
+	images, ok, err := node.Cached(ctx, m.images(nil))
+	if err == nil && ok {
+		for _, tool := range []string{"kubectl", "ctr", "crictl"} {
+			if p := images.Tool(tool); p != "" {
+				path = append([]string{filepath.Dir(p)}, path...)
+			}
+		}
+	}
+	env := append(e.Env(), "KUBECONFIG="+m.file("kubeconfig"), "PATH="+strings.Join(path, ":"))
+	for _, kv := range env {
+		k, v, _ := strings.Cut(kv, "=")
+		if err := os.Setenv(k, v); err != nil {
+			return 0, err
+		}
+	}
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return 0, err
+	}
+	return 0, syscall.Exec(program, argv, os.Environ()) //nolint:gosec // it is the user's own command
+}
+
+func describeMutants() ([]Mutant, error) {
+	loaded, err := overlays.LoadMutants()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Mutant, 0, len(loaded))
+	for _, m := range loaded {
+		out = append(out, Mutant{ID: m.ID, Title: m.Title})
+	}
+	return out, nil
+}
+
+// imageLayer is everything that is built once.
+type imageLayer struct{ m machine }
+
+func (imageLayer) Name() string { return "images" }
+func (imageLayer) Sealed() bool { return false }
+
+func (l imageLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+	_, err := node.Build(ctx, l.m.images(rep))
+	return err
+}
+
+func (l imageLayer) Status(ctx context.Context) (State, error) {
+	images, ok, err := node.Cached(ctx, l.m.images(nil))
+	if err != nil || !ok {
+		return State{Detail: "not all built: `stockade images build`"}, err
+	}
+	return State{Up: true, Detail: images.NodeTag}, nil
+}
+
+// Down keeps the images: they took half an hour, and are only files.
+func (imageLayer) Down(context.Context, *progress.Reporter) error { return nil }
+
+// engineLayer is the seal, proved, and the engine in it.
+type engineLayer struct{ m machine }
+
+func (engineLayer) Name() string { return "sealed engine" }
+func (engineLayer) Sealed() bool { return false }
+
+func (l engineLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+	e, err := l.m.engine(rep)
+	if err != nil {
+		return err
+	}
+	if err := e.Start(ctx); err != nil {
+		return err
+	}
+	return e.EnsureNetwork(ctx)
+}
+
+func (l engineLayer) Status(ctx context.Context) (State, error) {
+	e, err := l.m.engine(nil)
+	if err != nil {
+		return State{}, err
+	}
+	s, err := e.Status(ctx)
+	switch {
+	case err != nil:
+		return State{}, err
+	case !s.Exists:
+		return State{Detail: "there is no seal"}, nil
+	case !s.Sealed:
+		return State{Detail: "NOT SEALED: " + s.Opening}, nil
+	case !s.Running:
+		return State{Detail: "sealed, and the engine does not answer"}, nil
+	}
+	return State{Up: true, Detail: fmt.Sprintf("namespace %s, sealed; Docker %s", s.Namespace, s.Version)}, nil
+}
+
+func (l engineLayer) Down(ctx context.Context, rep *progress.Reporter) error {
+	e, err := l.m.engine(rep)
+	if err != nil {
+		return err
+	}
+	return e.Stop(ctx)
+}
+
+// clusterLayer is the nodes with Kubernetes, Cilium and gVisor.
+type clusterLayer struct{ m machine }
+
+func (clusterLayer) Name() string { return "cluster" }
+func (clusterLayer) Sealed() bool { return true }
+
+func (l clusterLayer) options(rep *progress.Reporter) (kind.Options, error) {
+	e, err := l.m.engine(rep)
+	return kind.Options{Home: l.m.home, Engine: e}, err
+}
+
+func (l clusterLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+	o, err := l.options(rep)
+	if err != nil {
+		return err
+	}
+	images, ok, err := node.Cached(ctx, l.m.images(nil))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errors.New("the images are not built: `stockade images build`")
+	}
+	if o.CiliumDir, err = node.ModuleDir(ctx, l.m.images(nil), "cilium", "github.com/cilium/cilium"); err != nil {
+		return err
+	}
+	_, err = kind.Up(ctx, o, images, rep)
+	return err
+}
+
+func (l clusterLayer) Status(ctx context.Context) (State, error) {
+	o, err := l.options(nil)
+	if err != nil {
+		return State{}, err
+	}
+	s, err := kind.GetStatus(ctx, o)
+	switch {
+	case err != nil:
+		return State{}, err
+	case !s.Exists:
+		return State{Detail: "there is none"}, nil
+	case !s.Healthy:
+		return State{Detail: s.Reason}, nil
+	}
+	version := ""
+	for _, n := range s.Nodes {
+		version = n.Kubelet
+	}
+	return State{Up: true, Detail: fmt.Sprintf("%d nodes, Kubernetes %s", len(s.Nodes), version)}, nil
+}
+
+func (l clusterLayer) Down(ctx context.Context, rep *progress.Reporter) error {
+	o, err := l.options(rep)
+	if err != nil {
+		return err
+	}
+	return kind.Down(ctx, o)
+}
+
+// rangeLayer is the outside world.
+type rangeLayer struct{ m machine }
+
+func (rangeLayer) Name() string { return "range" }
+func (rangeLayer) Sealed() bool { return true }
+
+func (l rangeLayer) socket() string  { return l.m.file("range.sock") }
+func (l rangeLayer) pidFile() string { return l.m.file("range.pid") }
+
+func (l rangeLayer) Up(ctx context.Context, _ *progress.Reporter) error {
+	ctx, cancel := context.WithTimeout(ctx, waitRange)
+	defer cancel()
+	if s, err := l.Status(ctx); err == nil && s.Up {
+		return nil
+	}
+	// One that does not answer, or cannot hear, is replaced.
+	if err := rangehost.Terminate(ctx, l.pidFile()); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	_, err = rangehost.Spawn(ctx, rangehost.SpawnConfig{
+		NetNS: l.m.netnsPath(),
+		Argv: []string{self, "range", "serve", "--bridge", engine.Bridge, "--netns-guard", l.m.netnsPath(),
+			"--socket", l.socket(), "--pidfile", l.pidFile(), "--log", l.m.file("range.ndjson")},
+		Stderr: l.m.file("range.stderr"),
+	})
+	return err
+}
+
+func (l rangeLayer) Status(ctx context.Context) (State, error) {
+	c := rangeclient.New(l.socket())
+	defer c.Close()
+	if _, err := os.Stat(l.socket()); errors.Is(err, fs.ErrNotExist) {
+		return State{Detail: "not running"}, nil
+	}
+	h, err := c.Health(ctx)
+	switch {
+	case err != nil:
+		return State{}, err
+	case !h.OK:
+		return State{Detail: h.Problem}, nil
+	}
+	return State{Up: true, Detail: fmt.Sprintf("process %d, %d events", h.PID, h.Seq)}, nil
+}
+
+func (l rangeLayer) Down(ctx context.Context, _ *progress.Reporter) error {
+	ctx, cancel := context.WithTimeout(ctx, waitRange)
+	defer cancel()
+	if err := rangehost.Terminate(ctx, l.pidFile()); err != nil {
+		return err
+	}
+	return remove(l.socket(), l.pidFile())
+}
+
+func remove(paths ...string) error {
+	var failed error
+	for _, p := range paths {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// sandboxLayer is the Agent Sandbox with the templates, pools and controls,
+// and the descriptor that says where they are.
+type sandboxLayer struct{ m machine }
+
+func (sandboxLayer) Name() string { return "sandboxes" }
+func (sandboxLayer) Sealed() bool { return true }
+
+// targets are the templates that `up` puts on the cluster.
+var targets = map[string]descriptor.Target{
+	"reference": {Namespace: overlays.ReferenceNamespace, Template: overlays.TemplateName, Pool: overlays.PoolName},
+	"seed":      {Namespace: overlays.SeedNamespace, Template: overlays.TemplateName, Pool: overlays.PoolName},
+}
+
+// differs is what a report from here must say.
+var differs = []string{
+	"the data plane is Cilium with its own configuration, not Dataplane V2",
+	"gVisor (systrap) runs in containers on this machine's kernel, not in VMs with Container-Optimized OS",
+	"the metadata server is the range's; there is no Workload Identity",
+	"no VPC, no perimeter, no FQDN network policy, and none of GKE's own admission policies",
+}
+
+func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+	ctx, cancel := context.WithTimeout(ctx, waitSandboxes)
+	defer cancel()
+	source, err := node.FindSource()
+	if err != nil {
+		return err
+	}
+	module, err := overlays.ModuleFS(ctx, source)
+	if err != nil {
+		return err
+	}
+	c, err := kube.New(l.m.file("kubeconfig"))
+	if err != nil {
+		return err
+	}
+	// Everything first, and the waiting after: Pods of all four start together.
+	var deployed []*unstructured.Unstructured
+	for _, overlay := range []string{overlays.System, overlays.Controls, overlays.Reference, overlays.Seed} {
+		objects, err := overlays.Render(module, overlay)
+		if err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, kube.Refs(objects)); err != nil {
+			return fmt.Errorf("applying %s: %w", overlay, err)
+		}
+		deployed = append(deployed, kube.Refs(objects)...)
+	}
+	if err := c.WaitReady(ctx, deployed); err != nil {
+		return fmt.Errorf("waiting for the controller and the control Pods: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		if err := prove.AwaitPool(ctx, c, targets[name].Namespace, waitSandboxes); err != nil {
+			return err
+		}
+	}
+	probe, err := l.probe(ctx)
+	if err != nil {
+		return err
+	}
+	return l.m.describe(ctx, c, probe)
+}
+
+// probe takes the static probe out of its image, so that the one which goes
+// into sandboxes is the very one that the control Pods run.
+func (l sandboxLayer) probe(ctx context.Context) (string, error) {
+	images, ok, err := node.Cached(ctx, l.m.images(nil))
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", errors.New("the images are not built: `stockade images build`")
+	}
+	to := l.m.file("probe")
+	for _, archive := range images.Archives {
+		if !strings.HasPrefix(filepath.Base(archive), "probe-") {
+			continue
+		}
+		image, err := tarball.ImageFromPath(archive, nil)
+		if err != nil {
+			return "", fmt.Errorf("reading the probe's image: %w", err)
+		}
+		if err := extract(image, "probe", to); err != nil {
+			return "", fmt.Errorf("taking the probe out of its image: %w", err)
+		}
+		return to, nil
+	}
+	return "", errors.New("taking the probe out of its image: no archive holds it; `stockade images build`")
+}
+
+func extract(image v1.Image, name, to string) (err error) {
+	files := mutate.Extract(image)
+	defer func() { err = errors.Join(err, files.Close()) }()
+	for in := tar.NewReader(files); ; {
+		h, err := in.Next()
+		if err != nil {
+			return fmt.Errorf("looking for %s: %w", name, err)
+		}
+		if strings.TrimPrefix(filepath.Clean(h.Name), "/") != name || h.Typeflag != tar.TypeReg {
+			continue
+		}
+		return writeFile(to, func(w io.Writer) error {
+			_, err := io.CopyN(w, in, h.Size)
+			return err
+		})
+	}
+}
+
+// describe writes the descriptor: the cluster may be attacked from now on.
+func (m machine) describe(ctx context.Context, c *kube.Client, probe string) error {
+	if err := kind.Confirm(ctx, c, m.home); err != nil {
+		return err
+	}
+	id, err := kind.ReadIdentity(m.home)
+	if err != nil {
+		return err
+	}
+	host, err := kind.DetectHost()
+	if err != nil {
+		return err
+	}
+	features := []suite.Feature{suite.GVisor, suite.Admission, suite.WarmPool}
+	if host.IPv6 {
+		features = append(features, suite.IPv6)
+	}
+	return descriptor.Descriptor{
+		Kubeconfig: m.file("kubeconfig"), ClusterUID: id.UID, Targets: targets,
+		Controls: overlays.ControlsNamespace, Probe: probe, RangeSocket: rangeLayer{m}.socket(), Seal: m.netns(),
+		Features: features, Disruptive: true, DiffersFromGKE: differs,
+	}.Write(m.descriptorFile())
+}
+
+func (l sandboxLayer) Status(ctx context.Context) (State, error) {
+	d, err := descriptor.Read(l.m.descriptorFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{Detail: "not deployed"}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	c, err := kube.New(d.Kubeconfig)
+	if err != nil {
+		return State{}, err
+	}
+	id, err := kind.ReadIdentity(l.m.home)
+	if err == nil {
+		err = kind.Confirm(ctx, c, l.m.home)
+	}
+	switch {
+	case err != nil:
+		return State{}, err
+	case id.UID != d.ClusterUID:
+		return State{Detail: "the descriptor is of another cluster: `stockade up`"}, nil
+	}
+	return State{Up: true, Detail: strings.Join(slices.Sorted(maps.Keys(d.Targets)), ", ")}, nil
+}
+
+func (l sandboxLayer) Down(context.Context, *progress.Reporter) error {
+	return remove(l.m.descriptorFile(), l.m.file("probe"))
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/scenarios/all"
+)
+
+func TestEveryHomeHasANamespaceOfItsOwn(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "/cache")
+	usual := machine{home: "/cache/stockade"}
+	assert.Equal(t, "stockade", usual.netns())
+	other := machine{home: "/elsewhere"}
+	assert.Regexp(t, `^stockade-[0-9a-f]{8}$`, other.netns())
+	assert.Equal(t, other.netns(), machine{home: "/elsewhere"}.netns())
+	t.Setenv("STOCKADE_HOME", "/cache/stockade")
+	assert.Equal(t, "stockade", usual.netns(), "said or not, it is the same home")
+}
+
+func TestWhatIsSealedComesAfterTheSeal(t *testing.T) {
+	sealed := false
+	for _, l := range (machine{}).layers() {
+		if sealed {
+			assert.True(t, l.Sealed(), "%s would be brought up before what comes ahead of it", l.Name())
+		}
+		sealed = l.Sealed()
+	}
+	assert.True(t, sealed)
+	assert.Equal(t, "images", machine{}.layers()[0].Name(), "`images build` raises the first layer only")
+}
+
+func TestTheProbeComesOutOfItsImage(t *testing.T) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	for name, text := range map[string]string{"other": "no", "probe": "the probe"} {
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: int64(len(text)), Mode: 0o755}))
+		_, err := w.Write([]byte(text))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
+	require.NoError(t, err)
+	image, err := mutate.AppendLayers(empty.Image, l)
+	require.NoError(t, err)
+
+	to := filepath.Join(t.TempDir(), "probe")
+	require.NoError(t, extract(image, "probe", to))
+	got, err := os.ReadFile(to)
+	require.NoError(t, err)
+	assert.Equal(t, "the probe", string(got))
+	assert.Error(t, extract(image, "absent", to))
+}
+
+func TestTheCanaryOfProveExists(t *testing.T) {
+	s, ok := all.Registry.Get(canary)
+	require.True(t, ok)
+	assert.Empty(t, s.Target, "it must run on every mutant")
+}
+
+func TestEveryMutantIsDescribed(t *testing.T) {
+	described, err := describeMutants()
+	require.NoError(t, err)
+	have := map[string]bool{}
+	for _, m := range described {
+		have[m.ID] = m.Title != ""
+	}
+	app := &App{Registry: all.Registry}
+	for _, id := range app.mutantIDs() {
+		assert.True(t, have[id], "a scenario names the mutant %s, which has no overlay or no title", id)
+	}
+}

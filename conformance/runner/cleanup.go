@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// RunLabel is on every object that a run creates; its value is the run's id.
+const RunLabel = "stockade.dev/run"
+
+// Owned is an object that carries [RunLabel].
+type Owned struct {
+	Ref
+	Run string
+}
+
+// Remover is what cleanup needs of a cluster.
+type Remover interface {
+	// Cluster returns the UID of the kube-system namespace.
+	Cluster(ctx context.Context) (string, error)
+	// Labelled lists the objects that runs created.
+	Labelled(ctx context.Context) ([]Owned, error)
+	// Remove deletes an object that the run created and waits until it is
+	// gone. It must leave alone an object of the same name that does not carry
+	// the run's label, and report no error for one that does not exist.
+	Remove(ctx context.Context, run string, ref Ref) error
+}
+
+// Cleanup removes what dead runs left behind: what their ledgers list, and
+// whatever else carries the label of a run that does not live. It returns what
+// could not be removed. Ledgers of other clusters are left alone.
+func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err error) {
+	cluster, err := r.Cluster(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cleaning up: %w", err)
+	}
+	gone, live, err := scan(dir)
+	defer func() {
+		for _, d := range gone {
+			_ = d.f.Close()
+		}
+	}()
+	if err != nil {
+		return nil, fmt.Errorf("cleaning up: %w", err)
+	}
+	owned, err := r.Labelled(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cleaning up: %w", err)
+	}
+	remove := func(run string, ref Ref) error {
+		err := r.Remove(ctx, run, ref)
+		if err != nil {
+			residue = append(residue, fmt.Sprintf("%s of run %s: %v", ref, run, err))
+		}
+		return err
+	}
+	done := map[Ref]bool{}
+	var errs []error
+	for _, d := range gone {
+		if d.Cluster != "" && d.Cluster != cluster {
+			continue
+		}
+		var failed error
+		for _, ref := range d.Left {
+			failed = errors.Join(failed, remove(d.Run, ref))
+			done[ref] = true
+		}
+		// A damaged ledger's objects are found by their label below.
+		if failed == nil {
+			if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("removing a ledger: %w", err))
+			}
+		}
+	}
+	for _, o := range owned {
+		if !live[o.Run] && !done[o.Ref] {
+			_ = remove(o.Run, o.Ref) // it is in the residue
+		}
+	}
+	slices.Sort(residue)
+	return residue, errors.Join(errs...)
+}

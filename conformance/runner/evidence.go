@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/conformance/witness"
+)
+
+// killed is the exit code of a process that was ended by SIGKILL, as the
+// container runtime reports it.
+const killed = 137
+
+// look asks the witnesses, after all attempts have ended.
+func (sc *scene) look(ctx context.Context) {
+	// What an attack sent last may still be on its way to the outside.
+	if sc.needs(suite.RangeLog) || sc.needs(suite.Flows) {
+		settle, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Settle)
+		<-settle.Done()
+		cancel()
+	}
+	if sc.needs(suite.RangeLog) && sc.markErr == nil {
+		actx, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Arrive)
+		sc.arrivals = witness.ReadArrivals(actx, sc.r.o.Range, sc.mark, sc.awaited())
+		cancel()
+	}
+	if sc.markErr != nil {
+		sc.arrivals = witness.Arrivals{Err: sc.markErr}
+	}
+	sc.lookAtPod(ctx)
+	if sc.needs(suite.Flows) {
+		sc.lookAtFlows(ctx)
+	}
+}
+
+// awaited are the nonces of the controls that go to the range.
+func (sc *scene) awaited() []string {
+	var out []string
+	for _, o := range sc.orders {
+		if o.Part == probe.Control && o.result.Complete && requires(sc.cases[o.trial].s, suite.RangeLog) {
+			out = append(out, o.Nonce)
+		}
+	}
+	return out
+}
+
+// lookAtPod asks the API server for the sandbox. A container's end shows there
+// a while after it happened; only where one may be expected is it awaited.
+func (sc *scene) lookAtPod(ctx context.Context) {
+	if sc.baseErr != nil {
+		sc.factsErr = sc.baseErr
+		return
+	}
+	wait := slices.ContainsFunc(sc.orders, func(o *order) bool {
+		return o.Part == probe.Attack && sc.cases[o.trial].s.MayKill && !o.result.Complete
+	})
+	limit := time.Second
+	if wait {
+		limit = sc.r.o.Timeouts.End
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	pod := sc.field.Pods[suite.Sandbox]
+	_ = until(ctx, 150*time.Millisecond, func() bool { // the last answer counts
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		sc.facts, sc.factsErr = sc.r.o.Ground.Facts(rctx, pod, sc.base)
+		return sc.factsErr == nil && (!wait || sc.facts.ExitCode >= 0 || sc.facts.EvictedFor != "")
+	})
+}
+
+// lookAtFlows reads Hubble's export until every scenario that asks for flows
+// has them, or the time for it is over: the export is written behind.
+func (sc *scene) lookAtFlows(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Arrive)
+	defer cancel()
+	_ = until(ctx, 300*time.Millisecond, func() bool { // the last reading counts
+		flows := map[string][]witness.Flow{}
+		for _, t := range sc.cases {
+			w, ok := flowWitness(t.s)
+			if !ok {
+				continue
+			}
+			node := sc.field.Pods[flowFrom(t.s, w)].Node
+			if _, has := flows[node]; has || node == "" {
+				continue
+			}
+			rctx, rcancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			flows[node], sc.flowErr = sc.r.o.Ground.Flows(rctx, node)
+			rcancel()
+			if sc.flowErr != nil {
+				return false
+			}
+		}
+		sc.flows = flows
+		for i, t := range sc.cases {
+			if w, ok := flowWitness(t.s); ok {
+				if s := sc.judgeFlows(i, w); !s.Live || !s.Agrees {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+func flowWitness(s *suite.Scenario) (suite.Witness, bool) {
+	i := slices.IndexFunc(s.Witnesses, func(w suite.Witness) bool { return w.Name == suite.Flows })
+	if i < 0 {
+		return suite.Witness{}, false
+	}
+	return s.Witnesses[i], true
+}
+
+func flowFrom(s *suite.Scenario, w suite.Witness) suite.Role {
+	if w.Flow != nil && w.Flow.From != "" {
+		return w.Flow.From
+	}
+	return s.From
+}
+
+func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
+	s := sc.cases[i].s
+	if sc.flowErr != nil {
+		return verdict.Statement{Witness: suite.Flows, Detail: sc.flowErr.Error()}
+	}
+	if w.Flow == nil || w.Flow.To == nil {
+		return verdict.Statement{Witness: suite.Flows, Detail: "the scenario does not say which flow to look for"}
+	}
+	var to []string
+	for _, t := range w.Flow.To(sc.field.Site) {
+		to = append(append(to, t), sc.field.Aliases[t]...)
+	}
+	from := sc.field.Pods[flowFrom(s, w)]
+	live := sc.field.Pods[suite.Control]
+	if flowFrom(s, w) == suite.Control {
+		live = sc.field.Pods[s.Control.At]
+	}
+	return witness.JudgeFlows(sc.flows[from.Node], witness.FlowQuery{
+		From: from.IP, Control: live.IP, To: to,
+		// Clocks of node and runner may differ a little.
+		Begin: sc.begun.Add(-2 * time.Second), Until: sc.r.now().Add(2 * time.Second),
+	})
+}
+
+// evidence puts together all that is known of one case.
+func (sc *scene) evidence(i int) verdict.Evidence {
+	s := sc.cases[i].s
+	e := verdict.Evidence{MinAttempts: max(s.Attempts, 1), Accept: s.Accept,
+		Attempts: sc.asked[i], Controls: sc.askedControls[i]}
+	for _, o := range sc.orders {
+		if o.trial != i {
+			continue
+		}
+		a := o.result
+		if o.Part == probe.Control {
+			e.Controls = append(e.Controls, a)
+			continue
+		}
+		if s.MayKill {
+			a = sc.ended(a, o)
+		}
+		e.Attempts = append(e.Attempts, a)
+	}
+	for j := range e.Attempts {
+		e.Attempts[j] = strict(e.Attempts[j], s.Kind)
+	}
+	for _, w := range s.Witnesses {
+		e.Require = append(e.Require, w.Name)
+		e.Statements = append(e.Statements, sc.statement(i, w, e))
+	}
+	return e
+}
+
+// strict takes from the sandbox the word on what it is allowed: only a claim
+// of kind limit discloses an exposure, so that anywhere else a step that calls
+// itself disclosed is an attack like all others.
+func strict(a verdict.Attempt, kind suite.Kind) verdict.Attempt {
+	if kind == suite.Limit {
+		return a
+	}
+	a.Steps = slices.Clone(a.Steps)
+	for i := range a.Steps {
+		if a.Steps[i].Expect == verdict.Disclosed {
+			a.Steps[i].Expect = verdict.MustFail
+		}
+	}
+	return a
+}
+
+// ended completes an attempt whose end was its own death, by a fact from
+// outside: the API server's word on the container, or the runtime's on the
+// exec'd process. The begin frame with the nonce must have come: a sandbox
+// that died before the attack says nothing of it.
+func (sc *scene) ended(a verdict.Attempt, o *order) verdict.Attempt {
+	if a.Complete || a.Start.IsZero() {
+		return a
+	}
+	fact := ""
+	switch {
+	case sc.factsErr == nil && sc.facts.EvictedFor != "":
+		fact = "the Pod was evicted: " + sc.facts.EvictedFor
+	case sc.factsErr == nil && sc.facts.ExitCode >= 0:
+		fact = fmt.Sprintf("the container ended with code %d (%s)", sc.facts.ExitCode, sc.facts.ExitReason)
+	case o.end.Err == nil && o.end.Code == killed:
+		fact = fmt.Sprintf("the attack's process ended with code %d", killed)
+	default:
+		return a
+	}
+	a.Complete, a.Ended, a.Error, a.End = true, fact, "", o.ended
+	a.Steps = append(slices.Clone(a.Steps), verdict.Step{Name: "outlive the attack", Class: verdict.Killed, Detail: fact})
+	return a
+}
+
+func (sc *scene) statement(i int, w suite.Witness, e verdict.Evidence) verdict.Statement {
+	s := sc.cases[i].s
+	switch w.Name {
+	case suite.RangeLog:
+		return sc.arrivals.Judge(nonces(e.Controls), nonces(e.Attempts), s.Kind != suite.Guarantee)
+	case suite.Flows:
+		return sc.judgeFlows(i, w)
+	case suite.Cgroup, suite.APIServer:
+		st := verdict.Statement{Witness: w.Name}
+		reading, err := sc.reading(w.Name, e)
+		if err == nil && w.Read == nil {
+			err = fmt.Errorf("the scenario does not say how to read it")
+		}
+		if err != nil {
+			st.Detail = err.Error()
+			return st
+		}
+		st = w.Read(reading)
+		st.Witness = w.Name
+		return st
+	}
+	return verdict.Statement{Witness: w.Name, Detail: "there is no such witness"}
+}
+
+func nonces(all []verdict.Attempt) []string {
+	out := make([]string, 0, len(all))
+	for _, a := range all {
+		out = append(out, a.Nonce)
+	}
+	return out
+}
+
+// reading is what the witnesses with numbers are given of one case.
+func (sc *scene) reading(name string, e verdict.Evidence) (suite.Reading, error) {
+	rd := suite.Reading{Site: sc.field.Site, Pod: sc.facts}
+	if sc.factsErr != nil {
+		return rd, fmt.Errorf("asking for the Pod: %w", sc.factsErr)
+	}
+	if name != suite.Cgroup {
+		return rd, nil
+	}
+	if sc.watchErr != nil {
+		return rd, fmt.Errorf("reading the Pod's cgroups: %w", sc.watchErr)
+	}
+	var begin, end time.Time
+	for _, a := range e.Attempts {
+		if a.Start.IsZero() {
+			continue
+		}
+		if begin.IsZero() || a.Start.Before(begin) {
+			begin = a.Start
+		}
+		if a.End.After(end) {
+			end = a.End
+		}
+	}
+	var ok bool
+	if rd.Before, rd.After, rd.Elapsed, ok = sc.numbers.Around(begin, end); begin.IsZero() || !ok {
+		return rd, fmt.Errorf("reading the Pod's cgroups: no samples around the attempt (%d in all) %s", sc.numbers.Len(), sc.numbers.Problem())
+	}
+	return rd, nil
+}

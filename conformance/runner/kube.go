@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/conformance/witness"
+	"github.com/stockade-dev/stockade/infra/kube"
+)
+
+// The kinds of Agent Sandbox that a run touches.
+var (
+	claimKind    = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxClaim"}
+	poolKind     = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxWarmPool"}
+	templateKind = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxTemplate"}
+	sandboxKind  = schema.GroupVersionKind{Group: "agents.x-k8s.io", Version: "v1beta1", Kind: "Sandbox"}
+	podKind      = corev1.SchemeGroupVersion.WithKind("Pod")
+)
+
+const (
+	// podNameAnnotation of a Sandbox names the Pod that it took over from a
+	// warm pool; without it the Pod has the Sandbox's name.
+	podNameAnnotation = "agents.x-k8s.io/pod-name"
+	// RoleLabel tells the suite's own Pods apart.
+	RoleLabel = "stockade.dev/role"
+	// DefaultListenPort is the listeners' port, one that nothing else uses.
+	DefaultListenPort = 47321
+	poll              = 100 * time.Millisecond
+)
+
+// KubeOptions describe a target on a cluster.
+type KubeOptions struct {
+	Client *kube.Client
+	// Carrier execs into Pods, for Hubble's export.
+	Carrier target.Carrier
+	// Namespace is where the target's sandboxes live, Pool its warm pool.
+	Namespace string
+	Pool      string
+	// System is the namespace of the control Pods and the router stand-in,
+	// default stockade-system. They carry RoleLabel control and router.
+	System string
+	// HubbleFile is the export's place in the Cilium agent.
+	HubbleFile string
+	ListenPort int
+}
+
+// Kube is the Ground of a real cluster.
+type Kube struct {
+	o KubeOptions
+
+	mu  sync.Mutex
+	run string
+	led *Ledger
+	t   Timeouts
+	// claims by role, so that one that is lost can be made anew.
+	claims   map[suite.Role]string
+	made     int
+	template *unstructured.Unstructured
+}
+
+// NewKube returns the ground of a target.
+func NewKube(o KubeOptions) (*Kube, error) {
+	if o.Client == nil || o.Carrier == nil || o.Namespace == "" || o.Pool == "" {
+		return nil, errors.New("describing the target: a client, a carrier, a namespace and a warm pool are needed")
+	}
+	if o.System == "" {
+		o.System = "stockade-system"
+	}
+	if o.HubbleFile == "" {
+		o.HubbleFile = "/var/run/cilium/hubble/events.log"
+	}
+	if o.ListenPort == 0 {
+		o.ListenPort = DefaultListenPort
+	}
+	return &Kube{o: o, claims: map[suite.Role]string{}, t: Timeouts{}.filled()}, nil
+}
+
+// Cluster implements [Remover].
+func (k *Kube) Cluster(ctx context.Context) (string, error) {
+	ns, err := k.o.Client.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading the namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(ns.UID), nil
+}
+
+func object(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// Open implements [Ground].
+func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*Field, error) {
+	k.run, k.led, k.t = run, led, t
+	pool, err := k.get(ctx, poolKind, k.o.Pool)
+	if err != nil {
+		return nil, fmt.Errorf("reading the target's warm pool (`stockade up` deploys it): %w", err)
+	}
+	name, _, _ := unstructured.NestedString(pool.Object, "spec", "sandboxTemplateRef", "name")
+	if k.template, err = k.get(ctx, templateKind, name); err != nil {
+		return nil, fmt.Errorf("reading the target's template: %w", err)
+	}
+	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace,
+		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true}}
+	f.API = &tenant{k: k}
+	f.Sandbox, f.Pod = k.sandbox, k.pod
+	g, gctx := errgroup.WithContext(ctx)
+	var a, b target.Pod
+	g.Go(func() (err error) { a, err = k.claim(gctx, suite.Sandbox); return err })
+	g.Go(func() (err error) { b, err = k.claim(gctx, suite.Sibling); return err })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	f.Pods[suite.Sandbox], f.Pods[suite.Sibling] = a, b
+	return k.survey(ctx, f)
+}
+
+func (k *Kube) get(ctx context.Context, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	return k.o.Client.Get(ctx, object(kind, k.o.Namespace, name))
+}
+
+// claim makes a SandboxClaim, written down first, and returns its Pod.
+func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
+	k.mu.Lock()
+	k.made++
+	name := fmt.Sprintf("stockade-%s-%s%d", k.run, string(role)[:2], k.made)
+	k.claims[role] = name
+	k.mu.Unlock()
+	u := object(claimKind, k.o.Namespace, name)
+	u.SetLabels(map[string]string{RunLabel: k.run})
+	if err := unstructured.SetNestedField(u.Object, k.o.Pool, "spec", "warmPoolRef", "name"); err != nil {
+		return target.Pod{}, fmt.Errorf("writing a claim: %w", err)
+	}
+	if err := k.led.Creating(refOf(u)); err != nil {
+		return target.Pod{}, err
+	}
+	if err := k.create(ctx, u, false); err != nil {
+		return target.Pod{}, fmt.Errorf("claiming a sandbox: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.t.Claim)
+	defer cancel()
+	var pod target.Pod
+	last := errors.New("not looked yet")
+	err := until(ctx, poll, func() bool {
+		pod, last = k.claimed(ctx, name)
+		return last == nil
+	})
+	if err != nil {
+		return target.Pod{}, fmt.Errorf("waiting for the sandbox of claim %s (%w): %w", name, last, err)
+	}
+	return pod, nil
+}
+
+func refOf(u *unstructured.Unstructured) Ref {
+	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// claimed goes from the claim to its Sandbox and from there to the Pod, and
+// checks the ownership on the way: the first Pod with a fitting label may be
+// another session's.
+func (k *Kube) claimed(ctx context.Context, name string) (target.Pod, error) {
+	claim, err := k.get(ctx, claimKind, name)
+	if err != nil {
+		return target.Pod{}, err
+	}
+	if status, why := condition(claim, "Ready"); status != "True" {
+		return target.Pod{}, fmt.Errorf("the claim is not ready: %s", why)
+	}
+	box, _, _ := unstructured.NestedString(claim.Object, "status", "sandbox", "name")
+	if box == "" {
+		return target.Pod{}, errors.New("the claim names no Sandbox yet")
+	}
+	sandbox, err := k.get(ctx, sandboxKind, box)
+	if err != nil {
+		return target.Pod{}, err
+	}
+	if !owns(claim.GetUID(), sandbox.GetOwnerReferences()) {
+		return target.Pod{}, fmt.Errorf("Sandbox %s is not the claim's own", box)
+	}
+	podName := sandbox.GetAnnotations()[podNameAnnotation]
+	if podName == "" {
+		podName = box
+	}
+	pod, err := k.o.Client.Clientset.CoreV1().Pods(k.o.Namespace).Get(ctx, podName, metav1.GetOptions{})
+	if err != nil {
+		return target.Pod{}, err
+	}
+	if !owns(sandbox.GetUID(), pod.OwnerReferences) {
+		return target.Pod{}, fmt.Errorf("Pod %s is not Sandbox %s's own", podName, box)
+	}
+	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
+		return target.Pod{}, fmt.Errorf("Pod %s is not ready", podName)
+	}
+	return podRef(pod), nil
+}
+
+func podRef(p *corev1.Pod) target.Pod {
+	return target.Pod{Namespace: p.Namespace, Name: p.Name, Container: p.Spec.Containers[0].Name,
+		UID: string(p.UID), Node: p.Spec.NodeName, IP: p.Status.PodIP}
+}
+
+func owns(uid types.UID, refs []metav1.OwnerReference) bool {
+	for _, r := range refs {
+		if r.UID == uid && r.Controller != nil && *r.Controller {
+			return true
+		}
+	}
+	return false
+}
+
+func condition(u *unstructured.Unstructured, kind string) (status, why string) {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range all {
+		m, ok := c.(map[string]any)
+		if !ok || m["type"] != kind {
+			continue
+		}
+		status, _ = m["status"].(string)
+		reason, _ := m["reason"].(string)
+		message, _ := m["message"].(string)
+		return status, reason + ": " + message
+	}
+	return "", "no condition " + kind + " yet"
+}
+
+// Renew implements [Ground].
+func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
+	out := *f
+	out.Pods = maps.Clone(f.Pods)
+	changed := false
+	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
+		k.mu.Lock()
+		name := k.claims[role]
+		k.mu.Unlock()
+		rctx, cancel := context.WithTimeout(ctx, k.t.Restart)
+		var pod target.Pod
+		err := until(rctx, poll, func() bool {
+			var err error
+			pod, err = k.claimed(rctx, name)
+			return err == nil
+		})
+		cancel()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if pod, err = k.claim(ctx, role); err != nil {
+				return nil, err
+			}
+			ref := refOf(object(claimKind, k.o.Namespace, name))
+			if err := k.Remove(ctx, k.run, ref); err == nil {
+				_ = k.led.Gone(ref) // the cleanup at the end tries again
+			}
+		}
+		changed = changed || pod != out.Pods[role]
+		out.Pods[role] = pod
+	}
+	if !changed {
+		return &out, nil
+	}
+	return k.survey(ctx, &out)
+}
+
+// Baseline implements [Ground].
+func (k *Kube) Baseline(ctx context.Context, p target.Pod) (witness.Baseline, error) {
+	pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		return witness.Baseline{}, fmt.Errorf("reading Pod %s: %w", p, err)
+	}
+	return witness.BaselineOf(pod, p.Container), nil
+}
+
+// Facts implements [Ground].
+func (k *Kube) Facts(ctx context.Context, p target.Pod, since witness.Baseline) (suite.PodFacts, error) {
+	pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		return suite.PodFacts{}, fmt.Errorf("reading Pod %s: %w", p, err)
+	}
+	if string(pod.UID) != since.UID {
+		return suite.PodFacts{}, fmt.Errorf("reading Pod %s: it was replaced meanwhile", p)
+	}
+	handler := ""
+	if name := pod.Spec.RuntimeClassName; name != nil {
+		rc, err := k.o.Client.Clientset.NodeV1().RuntimeClasses().Get(ctx, *name, metav1.GetOptions{})
+		if err != nil {
+			return suite.PodFacts{}, fmt.Errorf("reading RuntimeClass %s: %w", *name, err)
+		}
+		handler = rc.Handler
+	}
+	return witness.Facts(pod, p.Container, handler, since), nil
+}
+
+// maxFlowBytes is how much of the export's end is read.
+const maxFlowBytes = 8 << 20
+
+// Flows implements [Ground].
+func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
+	pods, err := k.o.Client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
+		LabelSelector: "k8s-app=cilium", FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("looking for the Cilium agent of node %s: %w", node, err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, fmt.Errorf("looking for the Cilium agent of node %s: there is none", node)
+	}
+	var out, errs bytes.Buffer
+	code, err := k.o.Carrier.Exec(ctx, podRef(&pods.Items[0]),
+		[]string{"tail", "-c", strconv.Itoa(maxFlowBytes), k.o.HubbleFile}, target.Streams{Stdout: &out, Stderr: &errs})
+	if err != nil {
+		return nil, fmt.Errorf("reading Hubble's export: %w", err)
+	}
+	if code != 0 {
+		return nil, fmt.Errorf("reading Hubble's export: tail ended with code %d: %.200q", code, errs.String())
+	}
+	flows, _, err := witness.ParseFlows(&out)
+	return flows, err
+}
+
+// Detect implements [Ground].
+func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error) {
+	switch feature {
+	case suite.GVisor:
+		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
+		if err != nil {
+			return false, err
+		}
+		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		return facts.Handler == "runsc" || facts.Handler == "gvisor", err
+	case suite.IPv6:
+		p := f.Pods[suite.Sandbox]
+		pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("reading Pod %s: %w", p, err)
+		}
+		for _, ip := range pod.Status.PodIPs {
+			if a := net.ParseIP(ip.IP); a != nil && a.To4() == nil {
+				return true, nil
+			}
+		}
+		return false, nil
+	case suite.Admission:
+		all, err := k.o.Client.Clientset.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return false, fmt.Errorf("listing admission policies: %w", err)
+		}
+		return len(all.Items) > 0, nil
+	case suite.WarmPool:
+		_, err := k.get(ctx, poolKind, k.o.Pool)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return false, fmt.Errorf("nobody knows how to detect %q", feature)
+}
+
+// Labelled implements [Remover].
+func (k *Kube) Labelled(ctx context.Context) ([]Owned, error) {
+	var out []Owned
+	for _, kind := range []schema.GroupVersionKind{claimKind, sandboxKind, podKind} {
+		m, err := k.o.Client.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if meta.IsNoMatchError(err) {
+			continue // nothing of a kind that is not there
+		}
+		if err != nil {
+			return nil, fmt.Errorf("finding the resource of %s: %w", kind.Kind, err)
+		}
+		list, err := k.o.Client.Dynamic.Resource(m.Resource).Namespace(k.o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: RunLabel})
+		if err != nil {
+			return nil, fmt.Errorf("listing what runs created: %w", err)
+		}
+		for i := range list.Items {
+			u := &list.Items[i]
+			// What belongs to something else goes with it.
+			if len(u.GetOwnerReferences()) == 0 {
+				out = append(out, Owned{Ref: refOf(u), Run: u.GetLabels()[RunLabel]})
+			}
+		}
+	}
+	return out, nil
+}
+
+// Remove implements [Remover]. A claim counts as gone when its Sandbox is gone
+// too.
+func (k *Kube) Remove(ctx context.Context, run string, ref Ref) error {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", ref, err)
+	}
+	m, err := k.o.Client.Mapper.RESTMapping(gv.WithKind(ref.Kind).GroupKind(), gv.Version)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", ref, err)
+	}
+	res := k.o.Client.Dynamic.Resource(m.Resource).Namespace(ref.Namespace)
+	live, err := res.Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s: %w", ref, err)
+	}
+	if live.GetLabels()[RunLabel] != run {
+		return nil // the name is the same, the object is somebody else's
+	}
+	uid := live.GetUID()
+	background := metav1.DeletePropagationBackground
+	err = res.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing %s: %w", ref, err)
+	}
+	box, _, _ := unstructured.NestedString(live.Object, "status", "sandbox", "name")
+	ctx, cancel := context.WithTimeout(ctx, k.t.Gone)
+	defer cancel()
+	err = until(ctx, poll, func() bool {
+		now, err := res.Get(ctx, ref.Name, metav1.GetOptions{})
+		if err == nil && now.GetUID() == uid || err != nil && !apierrors.IsNotFound(err) {
+			return false
+		}
+		if ref.Kind != claimKind.Kind || box == "" {
+			return true
+		}
+		_, err = k.o.Client.Get(ctx, object(sandboxKind, ref.Namespace, box))
+		return apierrors.IsNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s to be gone: %w", ref, err)
+	}
+	return nil
+}

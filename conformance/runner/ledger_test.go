@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	one = Ref{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "one"}
+	two = Ref{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "two"}
+)
+
+func TestALedgerIsReadBackAsItWasWritten(t *testing.T) {
+	dir := t.TempDir()
+	l, err := OpenLedger(dir, "run1", "uid")
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Creating(two))
+	require.NoError(t, l.Gone(one))
+	b, err := os.ReadFile(filepath.Join(dir, "run1.ndjson"))
+	require.NoError(t, err)
+	rec, err := ReadLedger(bytes.NewReader(b))
+	require.NoError(t, err)
+	assert.Equal(t, Record{Run: "run1", Cluster: "uid", Left: []Ref{two}}, rec)
+	assert.Equal(t, []Ref{two}, l.Open())
+}
+
+func TestALedgerSurvivesAKillInTheMiddleOfALine(t *testing.T) {
+	dir := t.TempDir()
+	l, err := OpenLedger(dir, "run1", "uid")
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Creating(two))
+	b, err := os.ReadFile(filepath.Join(dir, "run1.ndjson"))
+	require.NoError(t, err)
+	whole := strings.SplitAfter(string(b), "\n")
+	for cut := range len(b) {
+		rec, err := ReadLedger(bytes.NewReader(b[:cut]))
+		require.NoError(t, err, "cut at %d", cut)
+		want := 0
+		for n := 1; n < len(whole); n++ {
+			if cut >= len(strings.Join(whole[:n+1], "")) && n < 3 {
+				want = n
+			}
+		}
+		assert.Len(t, rec.Left, want, "cut at %d", cut)
+	}
+}
+
+func TestAFinishedLedgerIsRemovedAndAnUnfinishedStays(t *testing.T) {
+	dir := t.TempDir()
+	l, err := OpenLedger(dir, "run1", "uid")
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Gone(one))
+	require.NoError(t, l.Close())
+	assert.NoFileExists(t, filepath.Join(dir, "run1.ndjson"))
+	l, err = OpenLedger(dir, "run2", "uid")
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Close())
+	assert.FileExists(t, filepath.Join(dir, "run2.ndjson"))
+}
+
+func TestCleanupRemovesWhatDeadRunsLeft(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	l, err := OpenLedger(dir, "dead", g.cluster)
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Close()) // the kernel lets go of a killed run's lock likewise
+	g.objects[one] = "dead"
+	g.objects[two] = "forgotten" // no ledger at all
+	residue, err := Cleanup(t.Context(), dir, g)
+	require.NoError(t, err)
+	assert.Empty(t, residue)
+	assert.Empty(t, g.objects)
+	assert.NoFileExists(t, filepath.Join(dir, "dead.ndjson"))
+}
+
+func TestCleanupLeavesALivingRunAlone(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	l, err := OpenLedger(dir, "alive", g.cluster)
+	require.NoError(t, err)
+	defer l.Close() //nolint:errcheck // the test is over
+	require.NoError(t, l.Creating(one))
+	g.objects[one] = "alive"
+	_, err = Cleanup(t.Context(), dir, g)
+	require.NoError(t, err)
+	assert.Contains(t, g.objects, one)
+}
+
+func TestCleanupDoesNotTouchWhatIsNotItsOwn(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	l, err := OpenLedger(dir, "dead", g.cluster)
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Close())
+	other, err := OpenLedger(dir, "elsewhere", "another-cluster")
+	require.NoError(t, err)
+	require.NoError(t, other.Creating(two))
+	require.NoError(t, other.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.ndjson"), []byte("garbage\n"), 0o600))
+	_, err = Cleanup(t.Context(), dir, g)
+	require.NoError(t, err)
+	assert.FileExists(t, filepath.Join(dir, "elsewhere.ndjson"))
+	assert.NoFileExists(t, filepath.Join(dir, "broken.ndjson"), "its objects are found by their label")
+}
+
+func TestADamagedLedgerIsAnError(t *testing.T) {
+	for _, text := range []string{"garbage\n", `{"op":"create"}` + "\n", `{"op":"fly"}` + "\n", strings.Repeat("x", maxLedgerLine+1) + "\n"} {
+		_, err := ReadLedger(strings.NewReader(text))
+		assert.ErrorIs(t, err, ErrDamaged, "%.20q", text)
+	}
+}
+
+func FuzzReadLedger(f *testing.F) {
+	f.Add([]byte(`{"op":"open","run":"r","cluster":"u"}` + "\n" + `{"op":"create","object":{"kind":"Pod","name":"a"}}` + "\n"))
+	f.Add([]byte("garbage"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		rec, _ := ReadLedger(bytes.NewReader(b))
+		assert.LessOrEqual(t, len(rec.Left), maxLedger)
+	})
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/conformance/witness"
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// Timeouts names every wait of a run. Zero fields get their default.
+type Timeouts struct {
+	// Claim is how long a SandboxClaim may take to be bound and ready; 90 s.
+	Claim time.Duration
+	// Restart is how long a sandbox may take to come back by itself before a
+	// new one is claimed; 6 s.
+	Restart time.Duration
+	// Listen is how long the listeners may take to listen; 15 s.
+	Listen time.Duration
+	// Exec is what an exec may take beside the attempts' own time: delivery,
+	// start of the probe, transport; 20 s.
+	Exec time.Duration
+	// Arrive is how long a control's nonce may take to show in the range's log
+	// or its flow in Hubble's; 4 s.
+	Arrive time.Duration
+	// Settle is how long stragglers of an attack get to arrive outside; 250 ms.
+	Settle time.Duration
+	// End is how long the API server may take to show a container's end; 10 s.
+	End time.Duration
+	// Gone is how long an object may take to vanish; 20 s.
+	Gone time.Duration
+	// Clean bounds the cleanup at the end, also after a Ctrl-C; 45 s.
+	Clean time.Duration
+}
+
+func (t Timeouts) filled() Timeouts {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&t.Claim, 90*time.Second)
+	def(&t.Restart, 6*time.Second)
+	def(&t.Listen, 15*time.Second)
+	def(&t.Exec, 20*time.Second)
+	def(&t.Arrive, 4*time.Second)
+	def(&t.Settle, 250*time.Millisecond)
+	def(&t.End, 10*time.Second)
+	def(&t.Gone, 20*time.Second)
+	def(&t.Clean, 45*time.Second)
+	return t
+}
+
+// Field is the place of a run: its Pods and what is known of them.
+type Field struct {
+	// Pods by role; a role that the target lacks is missing.
+	Pods map[suite.Role]target.Pod
+	// Preloaded are the roles whose image has the probe.
+	Preloaded map[suite.Role]bool
+	Site      probe.Site
+	// Aliases maps a Service's "ip:port" to its endpoints: policies are asked
+	// after the translation, and drops are seen there.
+	Aliases map[string][]string
+	// Namespace, API, Sandbox and Pod are for the scenarios of the API.
+	Namespace string
+	API       suite.Client
+	Sandbox   func() suite.Object
+	Pod       func() suite.Object
+}
+
+// Ground is what a run needs of a cluster. Kube is the real one.
+type Ground interface {
+	Remover
+	// Open claims the sandboxes and finds everything else of the field.
+	Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*Field, error)
+	// Renew returns the field with every Pod ready: it waits for restarts, and
+	// claims anew what does not come back.
+	Renew(ctx context.Context, f *Field) (*Field, error)
+	// Baseline and Facts are the API server's view of a Pod.
+	Baseline(ctx context.Context, p target.Pod) (witness.Baseline, error)
+	Facts(ctx context.Context, p target.Pod, since witness.Baseline) (suite.PodFacts, error)
+	// Flows returns the newest Hubble flows of a node, oldest first.
+	Flows(ctx context.Context, node string) ([]witness.Flow, error)
+	// Detect says whether the target has a feature. Only "not found" means
+	// that it has not; anything else is an error.
+	Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error)
+	// Substrate tells what the run ran on.
+	Substrate(ctx context.Context, f *Field) map[string]string
+}
+
+// Options of [Execute].
+type Options struct {
+	Ground  Ground
+	Carrier target.Carrier
+	// Probe is the static probe, for Pods whose image lacks it.
+	Probe []byte
+	// Scenarios to run; see [ForTarget].
+	Scenarios []*suite.Scenario
+	// TargetName is "reference", "seed", or a mutant's id.
+	TargetName string
+	// Cluster is the UID that the target's descriptor gives of the cluster's
+	// kube-system namespace. Another cluster is refused.
+	Cluster string
+	// Declared are the features that the descriptor says the target has.
+	Declared []suite.Feature
+	// Range is the range's log.
+	Range witness.Range
+	// Seal proves, before the first packet, that attacks cannot leave.
+	Seal func(ctx context.Context) error
+	// LedgerDir is where ledgers are kept.
+	LedgerDir string
+	// Substrate is added to what the ground tells; Differs names what differs
+	// from real GKE.
+	Substrate map[string]string
+	Differs   []string
+	// Parallel is how many attempts run at once in a Pod; 0 means 8.
+	Parallel int
+	// Rounds is how often a scenario may be tried; 0 means 3.
+	Rounds   int
+	Timeouts Timeouts
+	Progress *progress.Reporter
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Ground == nil || o.Carrier == nil:
+		return errors.New("no cluster was given; `stockade up` makes one")
+	case len(o.Scenarios) == 0:
+		return errors.New("no scenario was selected; `stockade list` shows them")
+	case o.Cluster == "":
+		return errors.New("the target's descriptor does not name its cluster; `stockade up` writes it anew")
+	case o.LedgerDir == "":
+		return errors.New("no folder for the ledger was given")
+	case o.Seal == nil:
+		return errors.New("no proof of the seal was given: attacks are not sent where they could leave the machine")
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 8
+	}
+	if o.Rounds <= 0 {
+		o.Rounds = 3
+	}
+	o.Timeouts = o.Timeouts.filled()
+	return nil
+}
+
+// ForTarget returns the scenarios that belong to a target: those without a
+// target of their own to every target but the seed, the others to theirs.
+func ForTarget(all []*suite.Scenario, name string) []*suite.Scenario {
+	var out []*suite.Scenario
+	for _, s := range all {
+		if s.Target == name || (s.Target == "" && name != "seed") {
+			out = append(out, s)
+		}
+	}
+	return out
+}

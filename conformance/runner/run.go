@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// ErrOtherCluster means that the cluster is not the target's.
+var ErrOtherCluster = errors.New("this is another cluster than the target's")
+
+// ErrSetup means that the target could not be made ready.
+var ErrSetup = errors.New("the target could not be made ready")
+
+// Execute attacks a deployed target and returns what it found.
+//
+// A run that could not begin at all (wrong options, another cluster, no seal)
+// is nil with an error. One whose target could not be made ready, or that was
+// interrupted, is a run that says so of every scenario, together with the
+// error. Verdicts are never errors.
+func Execute(ctx context.Context, o Options) (*Run, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("starting a run: %w", err)
+	}
+	cluster, err := o.Ground.Cluster(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking the cluster who it is (is it up? `stockade status` tells): %w", err)
+	}
+	if cluster != o.Cluster {
+		return nil, fmt.Errorf("starting a run: %w: kube-system is %s, the descriptor says %s; check the kubeconfig, or `stockade up`", ErrOtherCluster, cluster, o.Cluster)
+	}
+	if err := o.Seal(ctx); err != nil {
+		return nil, fmt.Errorf("proving the seal: %w", err)
+	}
+	leftovers, err := Cleanup(ctx, o.LedgerDir, o.Ground)
+	if err != nil {
+		return nil, fmt.Errorf("removing what earlier runs left: %w", err)
+	}
+	id, err := randomHex(8)
+	if err != nil {
+		return nil, err
+	}
+	led, err := OpenLedger(o.LedgerDir, id, cluster)
+	if err != nil {
+		return nil, err
+	}
+	r := &execution{o: o, id: id, led: led, now: time.Now}
+	r.delivery = &target.Delivery{Carrier: o.Carrier, Probe: o.Probe, Now: r.now}
+	for _, s := range o.Scenarios {
+		r.cases = append(r.cases, &trial{s: s})
+	}
+	run := &Run{ID: id, Started: r.now(), Target: o.TargetName, Differs: o.Differs, Residue: leftovers}
+	runErr := r.attack(ctx)
+	run.Substrate = r.substrate(ctx)
+	run.Residue = append(run.Residue, r.clean(ctx)...)
+	run.Ended = r.now()
+	for _, c := range r.cases {
+		run.Outcomes = append(run.Outcomes, c.outcome())
+	}
+	if runErr != nil {
+		run.Incomplete = runErr.Error()
+	}
+	return run, runErr
+}
+
+// execution is the state of one run.
+type execution struct {
+	o        Options
+	id       string
+	led      *Ledger
+	delivery *target.Delivery
+	now      func() time.Time
+	field    *Field
+	cases    []*trial
+}
+
+// trial is one scenario's way through a run.
+type trial struct {
+	s      *suite.Scenario
+	rounds []Round
+	// fixed is a result that needs no round (not applicable).
+	fixed *verdict.Result
+	// missing is a feature that was declared, and is not there.
+	missing suite.Feature
+}
+
+// result is the verdict so far: Breached in any round wins, else the last.
+func (t *trial) result() verdict.Result {
+	if t.fixed != nil {
+		return *t.fixed
+	}
+	var last verdict.Result
+	for _, rd := range t.rounds {
+		if last = rd.Result; last.Verdict() == verdict.Breached {
+			return last
+		}
+	}
+	if t.missing != "" && len(t.rounds) > 0 {
+		return verdict.Breach("the target declares %s, and does not have it", t.missing)
+	}
+	return last
+}
+
+func (t *trial) outcome() Outcome {
+	o := Outcome{Scenario: t.s, Result: t.result(), Rounds: t.rounds}
+	for _, rd := range t.rounds {
+		o.Took += took(rd.Evidence)
+	}
+	return o
+}
+
+// took is the time from the first to the last thing that happened in a round.
+func took(e verdict.Evidence) time.Duration {
+	var begin, end time.Time
+	for _, a := range slices.Concat(e.Attempts, e.Controls) {
+		if a.Start.IsZero() {
+			continue
+		}
+		if begin.IsZero() || a.Start.Before(begin) {
+			begin = a.Start
+		}
+		if a.End.After(end) {
+			end = a.End
+		}
+	}
+	return max(end.Sub(begin), 0)
+}
+
+// attack does all the work between the ledger's opening and the cleanup.
+func (r *execution) attack(ctx context.Context) error {
+	done := r.o.Progress.Step("claiming sandboxes")
+	field, err := r.o.Ground.Open(ctx, r.id, r.led, r.o.Timeouts)
+	done("", err)
+	if err != nil {
+		if ctx.Err() != nil {
+			return interrupted(ctx)
+		}
+		for _, c := range r.cases {
+			c.rounds = append(c.rounds, Round{Result: verdict.Unsure(verdict.SetupFailed, "%v", err)})
+		}
+		return fmt.Errorf("%w: %w", ErrSetup, err)
+	}
+	r.field = field
+	r.applicability(ctx)
+	var batch, alone, fatal []*trial
+	for _, c := range r.cases {
+		switch {
+		case c.fixed != nil:
+		case c.s.MayKill:
+			fatal = append(fatal, c)
+		case c.s.Exclusive:
+			alone = append(alone, c)
+		default:
+			batch = append(batch, c)
+		}
+	}
+	r.rounds(ctx, "batch", batch, false)
+	for _, c := range slices.Concat(alone, fatal) {
+		r.rounds(ctx, c.s.ID, []*trial{c}, true)
+	}
+	if ctx.Err() != nil {
+		return interrupted(ctx)
+	}
+	return nil
+}
+
+func interrupted(ctx context.Context) error {
+	return fmt.Errorf("the run was interrupted: %w", context.Cause(ctx))
+}
+
+// applicability compares what is declared with what is detected.
+func (r *execution) applicability(ctx context.Context) {
+	type answer struct {
+		has bool
+		err error
+	}
+	known := map[suite.Feature]answer{}
+	for _, c := range r.cases {
+		for _, f := range c.s.Needs {
+			a, asked := known[f]
+			if !asked {
+				a.has, a.err = r.o.Ground.Detect(ctx, r.field, f)
+				known[f] = a
+			}
+			declared := slices.Contains(r.o.Declared, f)
+			switch {
+			case a.err != nil:
+				u := verdict.Unsure(verdict.DetectionFailed, "whether the target has %s: %v", f, a.err)
+				c.fixed = &u
+			case declared && !a.has:
+				// It is attacked all the same: the attack's own evidence says
+				// more than the absence does.
+				c.missing = f
+			case !declared && !a.has:
+				skip := verdict.Skip("the target has no %s, and does not claim to", f)
+				c.fixed = &skip
+			}
+		}
+	}
+}
+
+// rounds tries the cases until none is Inconclusive, or there were enough
+// rounds. Only the Inconclusive ones are tried again.
+func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alone bool) {
+	for n := range r.o.Rounds {
+		pending := slices.DeleteFunc(slices.Clone(cases), func(c *trial) bool {
+			return n > 0 && c.result().Verdict() != verdict.Inconclusive
+		})
+		if len(pending) == 0 || ctx.Err() != nil {
+			return
+		}
+		what := fmt.Sprintf("%s, %d scenarios", name, len(pending))
+		if alone {
+			what = name
+		}
+		if n > 0 {
+			what += fmt.Sprintf(", round %d", n+1)
+		}
+		done := r.o.Progress.Step(what)
+		for i, rd := range r.round(ctx, pending, alone) {
+			pending[i].rounds = append(pending[i].rounds, rd)
+		}
+		done(tally(pending), nil)
+	}
+}
+
+// tally counts verdicts for the progress line.
+func tally(cases []*trial) string {
+	n := map[verdict.Verdict]int{}
+	for _, c := range cases {
+		n[c.result().Verdict()]++
+	}
+	text := ""
+	for _, v := range slices.Backward(slices.Sorted(maps.Keys(n))) {
+		if text != "" {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d %s", n[v], v)
+	}
+	return text
+}
+
+func (r *execution) substrate(ctx context.Context) map[string]string {
+	out := map[string]string{}
+	if r.field != nil && ctx.Err() == nil {
+		maps.Copy(out, r.o.Ground.Substrate(ctx, r.field))
+	}
+	maps.Copy(out, r.o.Substrate)
+	return out
+}
+
+// clean removes everything that the run created, also after a Ctrl-C, and
+// returns what it could not remove.
+func (r *execution) clean(ctx context.Context) (residue []string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Timeouts.Clean)
+	defer cancel()
+	done := r.o.Progress.Step("removing what the run created")
+	for _, ref := range r.led.Open() {
+		err := r.o.Ground.Remove(ctx, r.id, ref)
+		if err == nil {
+			err = r.led.Gone(ref)
+		}
+		if err != nil {
+			residue = append(residue, fmt.Sprintf("%s of run %s: %v", ref, r.id, err))
+		}
+	}
+	if err := r.led.Close(); err != nil {
+		residue = append(residue, fmt.Sprintf("the ledger of run %s: %v", r.id, err))
+	}
+	done("", nil)
+	slices.Sort(residue)
+	return residue
+}
+
+// randomHex returns n random bytes as lower-case hex. A nonce that could be
+// guessed would let a sandbox speak for attempts that were never made.
+func randomHex(n int) (string, error) {
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("drawing a nonce: %w", err)
+	}
+	return hex.EncodeToString(b), nil
+}

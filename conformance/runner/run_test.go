@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/conformance/target/faketarget"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/conformance/witness"
+)
+
+func TestADeniedAttackWithItsControlIsHeld(t *testing.T) {
+	s := scenario("net.connect", denied)
+	s.Attempts = 2
+	f := setup(t, s)
+	o := only(t, f.run(t))
+	require.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+	require.Len(t, o.Rounds, 1)
+	e := o.Rounds[0].Evidence
+	assert.Len(t, e.Attempts, 2)
+	assert.Len(t, e.Controls, 1)
+	assert.NotEqual(t, e.Attempts[0].Nonce, e.Attempts[1].Nonce)
+	assert.Regexp(t, "^[0-9a-f]{32}$", e.Attempts[0].Nonce)
+	assert.NotContains(t, f.carrier.Calls, "router run", "nobody asked the router")
+}
+
+func TestASuccessfulAttackIsBreached(t *testing.T) {
+	o := only(t, setup(t, scenario("net.connect", worked)).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Len(t, o.Rounds, 1, "a breach is not tried again")
+}
+
+func TestNoLieEndsInHeld(t *testing.T) {
+	for name, lie := range faketarget.Lies() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, scenario("net.connect", denied))
+			f.carrier.Set("box", lie)
+			o := only(t, f.run(t))
+			assert.Equal(t, verdict.Inconclusive, o.Result.Verdict(), said(o))
+			assert.Len(t, o.Rounds, 3)
+		})
+	}
+}
+
+func TestTheRangeOverrulesASandboxThatSaysDenied(t *testing.T) {
+	f := setup(t)
+	_ = f
+	s := scenario("net.connect", nil)
+	log := &rangeLog{}
+	s.Attack, s.Control.Act = reaching(log, false), reaching(log, true)
+	s.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
+	f = setup(t, s)
+	f.o.Range = log
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Contains(t, o.Result.Detail(), "range-log")
+}
+
+func TestAbsenceAtTheRangeNeedsALivingRange(t *testing.T) {
+	log := &rangeLog{}
+	s := scenario("net.connect", denied)
+	s.Control.Act = reaching(log, true)
+	s.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
+	f := setup(t, s)
+
+	f.o.Range = log
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+
+	log.err = errors.New("restarted")
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.WitnessDead, o.Result.Reason(), said(o))
+
+	f.o.Range = nil
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.WitnessDead, o.Result.Reason(), said(o))
+
+	f.o.Range = &rangeLog{} // one that the control does not reach
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.WitnessDead, o.Result.Reason(), said(o))
+}
+
+func TestFlowsMustShowAPolicyDrop(t *testing.T) {
+	s := scenario("net.connect", denied)
+	s.Witnesses = []suite.Witness{{Name: suite.Flows, Flow: &suite.Flow{To: func(site probe.Site) []string { return []string{site.PublicTCP} }}}}
+	f := setup(t, s)
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.WitnessDead, o.Result.Reason(), said(o))
+
+	now := time.Now()
+	parse := func(line string) witness.Flow { return flow(t, line, now) }
+	f.ground.flows = []witness.Flow{
+		parse(`{"flow":{"time":"T","verdict":"FORWARDED","IP":{"source":"10.0.0.3","destination":"1.1.1.1"}}}`),
+		parse(`{"flow":{"time":"T","verdict":"DROPPED","drop_reason_desc":"POLICY_DENIED","IP":{"source":"10.0.0.1","destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}}}`),
+	}
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+}
+
+func TestOneBreachInAnyRoundWins(t *testing.T) {
+	var n atomic.Int32
+	flaky := func(context.Context, *probe.Env) []verdict.Step {
+		switch n.Add(1) {
+		case 1:
+			return []verdict.Step{{Name: "try", Class: verdict.TransportError}}
+		case 2:
+			return []verdict.Step{{Name: "try", OK: true}}
+		}
+		return []verdict.Step{{Name: "try", Class: verdict.Dropped}}
+	}
+	o := only(t, setup(t, scenario("net.connect", flaky)).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Len(t, o.Rounds, 2)
+}
+
+func TestOnlyTheInconclusiveIsTriedAgain(t *testing.T) {
+	var held, flaky atomic.Int32
+	f := setup(t,
+		scenario("net.held", func(ctx context.Context, e *probe.Env) []verdict.Step { held.Add(1); return denied(ctx, e) }),
+		scenario("net.flaky", func(ctx context.Context, e *probe.Env) []verdict.Step {
+			if flaky.Add(1) == 1 {
+				return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+			}
+			return denied(ctx, e)
+		}))
+	run := f.run(t)
+	for _, o := range run.Outcomes {
+		assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+	}
+	assert.EqualValues(t, 1, held.Load())
+	assert.EqualValues(t, 2, flaky.Load())
+	assert.Equal(t, verdict.Held, run.Verdict())
+}
+
+func TestEveryIdIsThereExactlyOnce(t *testing.T) {
+	alone, fatal := scenario("b.alone", denied), scenario("c.fatal", denied)
+	alone.Exclusive, fatal.MayKill = true, true
+	skipped := scenario("d.skipped", denied)
+	skipped.Needs = []suite.Feature{suite.IPv6}
+	f := setup(t, scenario("a.batch", denied), alone, fatal, skipped)
+	count := map[string]int{}
+	for _, o := range f.run(t).Outcomes {
+		count[o.Scenario.ID]++
+	}
+	assert.Equal(t, map[string]int{"a.batch": 1, "b.alone": 1, "c.fatal": 1, "d.skipped": 1}, count)
+}
+
+func TestApplicabilityIsDeclaredTimesDetected(t *testing.T) {
+	for name, c := range map[string]struct {
+		declared, detected bool
+		err                error
+		attack             probe.Action
+		want               verdict.Verdict
+	}{
+		"neither":                        {false, false, nil, denied, verdict.NotApplicable},
+		"there, and not declared":        {false, true, nil, denied, verdict.Held},
+		"declared and there":             {true, true, nil, denied, verdict.Held},
+		"declared and missing":           {true, false, nil, denied, verdict.Breached},
+		"nobody knows":                   {true, false, errors.New("forbidden"), denied, verdict.Inconclusive},
+		"declared, missing and breached": {true, false, nil, worked, verdict.Breached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scenario("net.connect", c.attack)
+			s.Needs = []suite.Feature{suite.GVisor}
+			f := setup(t, s)
+			f.ground.features = map[suite.Feature]bool{suite.GVisor: c.detected}
+			f.ground.detect = c.err
+			if c.declared {
+				f.o.Declared = []suite.Feature{suite.GVisor}
+			}
+			o := only(t, f.run(t))
+			assert.Equal(t, c.want, o.Result.Verdict(), said(o))
+		})
+	}
+}
+
+func TestDeathCountsOnlyAfterTheBeginAndByAFactFromOutside(t *testing.T) {
+	dies := faketarget.Lie // a program that ends without a completion frame
+	begun := func(plan probe.Plan, out writer) {
+		o := plan.Orders[0]
+		_ = probe.NewEncoder(out).Encode(probe.Frame{Kind: probe.Begin, Scenario: o.Scenario, Nonce: o.Nonce})
+	}
+	for name, c := range map[string]struct {
+		program faketarget.Program
+		exit    int
+		want    verdict.Verdict
+	}{
+		"the container ended after the begin": {dies(func(p probe.Plan, out writer) (int, error) {
+			begun(p, out)
+			return 0, errors.New("lost")
+		}), 137, verdict.Held},
+		"the process was killed after the begin": {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 137, nil }), -1, verdict.Held},
+		"the container ended before the begin":   {dies(func(probe.Plan, writer) (int, error) { return 0, errors.New("lost") }), 137, verdict.Inconclusive},
+		"nothing outside tells of an end":        {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 0, nil }), -1, verdict.Inconclusive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scenario("resources.eat-memory", denied)
+			s.MayKill = true
+			f := setup(t, s)
+			f.carrier.Set("box", c.program)
+			f.ground.facts = suite.PodFacts{ExitCode: c.exit, ExitReason: "OOMKilled"}
+			o := only(t, f.run(t))
+			assert.Equal(t, c.want, o.Result.Verdict(), said(o))
+			if c.want == verdict.Held {
+				assert.NotEmpty(t, o.Rounds[0].Evidence.Attempts[0].Ended)
+			}
+		})
+	}
+}
+
+func TestASandboxCannotCallItsOwnBreachDisclosed(t *testing.T) {
+	disclosed := func(context.Context, *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "try", OK: true, Expect: verdict.Disclosed}}
+	}
+	s := scenario("net.connect", disclosed)
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	s.Kind = suite.Limit
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+}
+
+func TestAPIScenariosAreAskedByTheRunner(t *testing.T) {
+	s := scenario("admission.privileged", nil)
+	s.Control = suite.ControlSpec{}
+	s.Accept = []verdict.Class{verdict.AdmissionDenied}
+	s.Ask = func(context.Context, *suite.APIEnv) []verdict.Step {
+		return []verdict.Step{{Name: "create", Class: verdict.AdmissionDenied}}
+	}
+	s.AskControl = func(context.Context, *suite.APIEnv) []verdict.Step { return []verdict.Step{{Name: "create", OK: true}} }
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+
+	s.Ask = func(context.Context, *suite.APIEnv) []verdict.Step { panic("no answer") }
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.NoFrame, o.Result.Reason(), said(o))
+}
+
+func TestCgroupNumbersComeFromAroundTheAttempt(t *testing.T) {
+	s := scenario("resources.burn-cpu", denied)
+	s.Exclusive = true
+	s.Witnesses = []suite.Witness{{Name: suite.Cgroup, Read: func(r suite.Reading) verdict.Statement {
+		return verdict.Statement{Live: true, Agrees: r.After["cpuacct.usage"] > r.Before["cpuacct.usage"]}
+	}}}
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+}
+
+func TestListenersListenWhileTheyAreNeeded(t *testing.T) {
+	s := scenario("ingress.connect", denied)
+	s.Listener = true
+	f := setup(t, s)
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+	for _, pod := range []string{"box", "sibling", "control"} {
+		assert.Contains(t, f.carrier.Calls, pod+" listen")
+	}
+	f.carrier.Set("sibling", faketarget.Lies()["says nothing at all"])
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.SetupFailed, o.Result.Reason(), said(o))
+}
+
+func TestAControlThatFailsIsNoProof(t *testing.T) {
+	s := scenario("net.connect", denied)
+	s.Control.Act = denied
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.ControlFailed, o.Result.Reason(), said(o))
+}
+
+func TestARunRefusesWhatItMayNotTouch(t *testing.T) {
+	f := setup(t, scenario("net.connect", denied))
+	f.o.Cluster = "uid-2"
+	run, err := Execute(t.Context(), f.o)
+	require.ErrorIs(t, err, ErrOtherCluster)
+	assert.Nil(t, run)
+
+	f = setup(t, scenario("net.connect", denied))
+	f.o.Seal = func(context.Context) error { return errors.New("there is a route out") }
+	run, err = Execute(t.Context(), f.o)
+	require.ErrorContains(t, err, "there is a route out")
+	assert.Nil(t, run)
+	assert.Empty(t, f.carrier.Calls, "nothing was sent")
+
+	f.o.Seal = nil
+	_, err = Execute(t.Context(), f.o)
+	assert.ErrorContains(t, err, "seal")
+}
+
+func TestATargetThatCannotBeMadeReadyIsInconclusive(t *testing.T) {
+	f := setup(t, scenario("net.connect", denied))
+	f.ground.openErr = errors.New("no node fits")
+	run, err := Execute(t.Context(), f.o)
+	require.ErrorIs(t, err, ErrSetup)
+	o := only(t, run)
+	assert.Equal(t, verdict.SetupFailed, o.Result.Reason())
+	assert.Empty(t, f.ground.objects, "what was begun is removed")
+	assert.NotEmpty(t, run.Incomplete)
+
+	f = setup(t, scenario("net.connect", denied))
+	f.ground.renewErr = errors.New("it does not come back")
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.TargetGone, o.Result.Reason(), said(o))
+}
+
+func TestAnInterruptedRunSaysSoAndCleansUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := scenario("a.hangs", nil)
+	s.Timeout = 20 * time.Second
+	s.Attack = func(ctx context.Context, _ *probe.Env) []verdict.Step {
+		cancel()
+		<-ctx.Done()
+		return nil
+	}
+	never := scenario("b.never", denied)
+	never.Exclusive = true
+	f := setup(t, s, never)
+	run, err := Execute(ctx, f.o)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, run.Outcomes, 2)
+	assert.Equal(t, verdict.Interrupted, run.Outcomes[0].Result.Reason(), said(run.Outcomes[0]))
+	assert.Equal(t, verdict.NotRun, run.Outcomes[1].Result.Verdict())
+	assert.NotEmpty(t, run.Incomplete)
+	assert.NotEqual(t, verdict.Held, run.Verdict())
+	assert.Empty(t, f.ground.objects)
+	assert.Empty(t, run.Residue)
+}
+
+func TestWhatCannotBeRemovedIsResidue(t *testing.T) {
+	f := setup(t, scenario("net.connect", denied))
+	old := Ref{APIVersion: "v1", Kind: "SandboxClaim", Namespace: "ns", Name: "old"}
+	f.ground.objects[old] = "0123456789abcdef"
+	f.ground.stuck = map[Ref]bool{old: true}
+	run := f.run(t)
+	require.Len(t, run.Residue, 1)
+	assert.Contains(t, run.Residue[0], "finalizer")
+}
+
+func TestTargetsGetTheirOwnScenarios(t *testing.T) {
+	plain, seed := &suite.Scenario{ID: "a.plain"}, &suite.Scenario{ID: "b.seed", Target: "seed"}
+	both := []*suite.Scenario{plain, seed}
+	assert.Equal(t, []*suite.Scenario{plain}, ForTarget(both, "reference"))
+	assert.Equal(t, []*suite.Scenario{seed}, ForTarget(both, "seed"))
+	assert.Equal(t, []*suite.Scenario{plain}, ForTarget(both, "some-mutant"))
+}
+
+var _ target.Carrier = (*faketarget.Carrier)(nil)

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/witness"
+	"github.com/stockade-dev/stockade/workloads/range/world"
+)
+
+// survey fills in everything of a field that follows from its sandboxes.
+func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
+	box := f.Pods[suite.Sandbox]
+	if err := k.seats(ctx, f, box.Node); err != nil {
+		return nil, err
+	}
+	f.Site = probe.Site{
+		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
+		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
+		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
+		Own: box.IP, Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+	}
+	f.Aliases = map[string][]string{}
+	var err error
+	if f.Site.ClusterDNS, err = k.service(ctx, f, metav1.NamespaceSystem, "kube-dns", 53); err != nil {
+		return nil, err
+	}
+	if f.Site.APIServer, err = k.service(ctx, f, metav1.NamespaceDefault, "kubernetes", 443); err != nil {
+		return nil, err
+	}
+	if direct := f.Aliases[f.Site.APIServer]; len(direct) > 0 {
+		f.Site.APIDirect = direct[0]
+	}
+	node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the sandbox's node: %w", err)
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP && f.Site.NodeIP == "" {
+			f.Site.NodeIP = a.Address
+		}
+	}
+	f.Site.Kubelet = net.JoinHostPort(f.Site.NodeIP, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+	pod, err := k.o.Client.Clientset.CoreV1().Pods(box.Namespace).Get(ctx, box.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
+	}
+	limits(&f.Site, pod)
+	f.Site.PidsLimit = k.pidsLimit(ctx, box.Node)
+	return f, nil
+}
+
+// seats finds the control Pod, of the sandbox's node if there is one, and the
+// router stand-in.
+func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
+	pods, err := k.o.Client.Clientset.CoreV1().Pods(k.o.System).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel})
+	if err != nil {
+		return fmt.Errorf("looking for the control Pods: %w", err)
+	}
+	delete(f.Pods, suite.Control)
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if !witness.Ready(p, "") || p.Status.PodIP == "" {
+			continue
+		}
+		role := suite.Role(p.Labels[RoleLabel])
+		old, has := f.Pods[role]
+		if (role == suite.Control || role == suite.Router) && (!has || old.Node != node) {
+			f.Pods[role] = podRef(p)
+		}
+	}
+	if _, ok := f.Pods[suite.Control]; !ok {
+		return fmt.Errorf("no control Pod is ready in namespace %s; `stockade up` deploys them", k.o.System)
+	}
+	return nil
+}
+
+// service returns a Service's "ip:port", and adds its endpoints to the aliases.
+func (k *Kube) service(ctx context.Context, f *Field, namespace, name string, port int32) (string, error) {
+	svc, err := k.o.Client.Clientset.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
+	}
+	slices, err := k.o.Client.Clientset.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+	if err != nil {
+		return "", fmt.Errorf("reading the endpoints of Service %s/%s: %w", namespace, name, err)
+	}
+	addr := net.JoinHostPort(svc.Spec.ClusterIP, strconv.Itoa(int(port)))
+	seen := map[string]bool{}
+	for _, s := range slices.Items {
+		for _, e := range s.Endpoints {
+			for _, ip := range e.Addresses {
+				for _, p := range s.Ports {
+					if p.Port == nil || (p.Name != nil && *p.Name == "metrics") {
+						continue
+					}
+					to := net.JoinHostPort(ip, strconv.Itoa(int(*p.Port)))
+					if !seen[to] {
+						seen[to] = true
+						f.Aliases[addr] = append(f.Aliases[addr], to)
+					}
+				}
+			}
+		}
+	}
+	return addr, nil
+}
+
+// limits reads what the sandbox's declaration says.
+func limits(site *probe.Site, pod *corev1.Pod) {
+	c := pod.Spec.Containers[0]
+	site.MemoryLimit = c.Resources.Limits.Memory().Value()
+	site.CPULimit = c.Resources.Limits.Cpu().AsApproximateFloat64()
+	for _, m := range c.VolumeMounts {
+		for _, v := range pod.Spec.Volumes {
+			if v.Name == m.Name && m.MountPath == "/tmp" && v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil {
+				site.ScratchLimit = v.EmptyDir.SizeLimit.Value()
+			}
+		}
+	}
+}
+
+// pidsLimit asks the kubelet for its podPidsLimit; 0 when it does not say.
+func (k *Kube) pidsLimit(ctx context.Context, node string) int64 {
+	body, err := k.o.Client.Clientset.CoreV1().RESTClient().Get().
+		Resource("nodes").Name(node).SubResource("proxy").Suffix("configz").Do(ctx).Raw()
+	if err != nil {
+		return 0
+	}
+	var cfg struct {
+		Kubelet struct {
+			PodPidsLimit int64 `json:"podPidsLimit"`
+		} `json:"kubeletconfig"`
+	}
+	if json.Unmarshal(body, &cfg) != nil || cfg.Kubelet.PodPidsLimit < 0 {
+		return 0
+	}
+	return cfg.Kubelet.PodPidsLimit
+}
+
+// Substrate implements [Ground]. What cannot be read is left out.
+func (k *Kube) Substrate(ctx context.Context, f *Field) map[string]string {
+	out := map[string]string{}
+	put := func(key, value string) {
+		if value != "" {
+			out[key] = value
+		}
+	}
+	box := f.Pods[suite.Sandbox]
+	if node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{}); err == nil {
+		i := node.Status.NodeInfo
+		put("node", node.Name)
+		put("kernel", i.KernelVersion)
+		put("os", i.OSImage)
+		put("kubelet", i.KubeletVersion)
+		put("container-runtime", i.ContainerRuntimeVersion)
+		put("architecture", i.Architecture)
+	}
+	if v, err := k.o.Client.Clientset.Discovery().ServerVersion(); err == nil {
+		put("kubernetes", v.GitVersion)
+	}
+	base, err := k.Baseline(ctx, box)
+	if err == nil {
+		var facts suite.PodFacts
+		if facts, err = k.Facts(ctx, box, base); err == nil {
+			put("runtime-class", facts.RuntimeClass)
+			put("runtime-handler", facts.Handler)
+		}
+	}
+	if v, err := k.agentVersion(ctx, box.Node); err == nil {
+		put("cilium-image", v)
+	}
+	return out
+}
+
+func (k *Kube) agentVersion(ctx context.Context, node string) (string, error) {
+	pods, err := k.o.Client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
+		LabelSelector: "k8s-app=cilium", FieldSelector: "spec.nodeName=" + node})
+	if err != nil || len(pods.Items) == 0 {
+		return "", errors.Join(err, errors.New("no Cilium agent"))
+	}
+	image := pods.Items[0].Spec.Containers[0].Image
+	return image[strings.LastIndex(image, "/")+1:], nil
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/client-go/util/exec"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// Kube is the Carrier over the API server's exec, by WebSocket, and by SPDY
+// where a proxy on the way does not let WebSockets through.
+type Kube struct {
+	config *rest.Config
+	client kubernetes.Interface
+	max    int64
+}
+
+// DefaultMaxOutput bounds one exec's standard output, in bytes; its standard
+// error gets a sixteenth of that.
+const DefaultMaxOutput = 16 << 20
+
+// NewKube returns a Kube. maxOutput 0 means [DefaultMaxOutput].
+func NewKube(config *rest.Config, client kubernetes.Interface, maxOutput int64) *Kube {
+	if maxOutput <= 0 {
+		maxOutput = DefaultMaxOutput
+	}
+	return &Kube{config: config, client: client, max: maxOutput}
+}
+
+// Exec implements [Carrier]. It returns when the program ended or ctx did; a
+// sandbox that talks more than is allowed ends it with [ErrTooMuch].
+func (k *Kube) Exec(ctx context.Context, pod Pod, argv []string, s Streams) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := func() { cancel(ErrTooMuch) }
+	opts := remotecommand.StreamOptions{Stdin: s.Stdin}
+	if s.Stdout != nil {
+		opts.Stdout = &bounded{w: s.Stdout, left: k.max, over: over}
+	}
+	// Standard error is always read, so that a program never blocks on it.
+	stderr := s.Stderr
+	if stderr == nil {
+		stderr = io.Discard
+	}
+	opts.Stderr = &bounded{w: stderr, left: k.max / 16, over: over}
+	exec, err := k.executor(pod, argv, s)
+	if err != nil {
+		return 0, &TransportError{Pod: pod, Err: err}
+	}
+	err = exec.StreamWithContext(ctx, opts)
+	var exit utilexec.CodeExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &exit):
+		return exit.Code, nil
+	case ctx.Err() != nil:
+		return 0, &TransportError{Pod: pod, Err: context.Cause(ctx)}
+	}
+	return 0, &TransportError{Pod: pod, Err: err}
+}
+
+func (k *Kube) executor(pod Pod, argv []string, s Streams) (remotecommand.Executor, error) {
+	url := k.client.CoreV1().RESTClient().Post().
+		Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Container: pod.Container, Command: argv,
+			Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: true,
+		}, scheme.ParameterCodec).URL()
+	ws, err := remotecommand.NewWebSocketExecutor(k.config, http.MethodGet, url.String())
+	if err != nil {
+		return nil, fmt.Errorf("preparing a WebSocket: %w", err)
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(k.config, http.MethodPost, url)
+	if err != nil {
+		return nil, fmt.Errorf("preparing SPDY: %w", err)
+	}
+	return remotecommand.NewFallbackExecutor(ws, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package witness
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+)
+
+// maxSamples bounds a watch: at ten a second, more than ten minutes.
+const maxSamples = 8192
+
+// Numbers are the cgroup samples of a Pod over a phase, in the order of their
+// arrival and with the runner's clock, so that the node's does not matter.
+// It is safe for concurrent use.
+type Numbers struct {
+	mu      sync.Mutex
+	samples []stamped
+	problem string
+}
+
+type stamped struct {
+	at     time.Time
+	values map[string]float64
+}
+
+// Read takes in the output of `probe cgroup` until it ends. It comes from a
+// control Pod, which is ours, and is bounded all the same.
+func (n *Numbers) Read(r io.Reader, now func() time.Time) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 0, 4096), probe.MaxSample)
+	for sc.Scan() {
+		var s probe.Sample
+		if err := json.Unmarshal(sc.Bytes(), &s); err != nil {
+			return fmt.Errorf("reading a cgroup sample: %w", err)
+		}
+		if err := n.add(s, now()); err != nil {
+			return err
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("reading cgroup samples: %w", err)
+	}
+	return nil
+}
+
+func (n *Numbers) add(s probe.Sample, at time.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.Error != "" || len(s.Values) == 0 {
+		n.problem = s.Error
+		return nil
+	}
+	if len(n.samples) >= maxSamples {
+		return fmt.Errorf("reading cgroup samples: more than %d", maxSamples)
+	}
+	n.samples = append(n.samples, stamped{at, s.Values})
+	return nil
+}
+
+// Len is how many samples arrived.
+func (n *Numbers) Len() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.samples)
+}
+
+// Problem is the last error that the reader on the node reported.
+func (n *Numbers) Problem() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.problem
+}
+
+// Around returns the samples that enclose begin and end: the last one not
+// after begin, and the first one not before end, with the time between the
+// two. Without samples on both sides it reports false.
+func (n *Numbers) Around(begin, end time.Time) (before, after map[string]float64, elapsed time.Duration, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var b, a *stamped
+	for i := range n.samples {
+		s := &n.samples[i]
+		if !s.at.After(begin) || b == nil {
+			b = s
+		}
+		a = s
+		if !s.at.Before(end) {
+			break
+		}
+	}
+	if b == nil || a == nil || b == a {
+		return nil, nil, 0, false
+	}
+	return b.values, a.values, a.at.Sub(b.at), true
+}

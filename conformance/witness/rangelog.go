@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package witness
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
+)
+
+// RangeLogName is the witness's name in scenarios and reports.
+const RangeLogName = "range-log"
+
+// Range is what the suite needs of the range; *rangeclient.Client has it.
+type Range interface {
+	Mark(ctx context.Context) (rangeclient.Mark, error)
+	Since(ctx context.Context, m rangeclient.Mark, nonce string) ([]rangeclient.Event, error)
+}
+
+// Arrivals is what reached the range during one round.
+type Arrivals struct {
+	seen map[string]rangeclient.Event // by nonce, the first
+	// Err is why an absence proves nothing; a presence counts all the same.
+	Err error
+}
+
+// ReadArrivals reads everything since m, once all of awaited (the controls'
+// nonces) arrived or ctx is done.
+func ReadArrivals(ctx context.Context, r Range, m rangeclient.Mark, awaited []string) Arrivals {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	var last Arrivals
+	for {
+		// A read must still be possible when the waiting is over.
+		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		events, err := r.Since(rctx, m, "")
+		cancel()
+		last = index(events, err)
+		if err != nil || last.all(awaited) {
+			return last
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-tick.C:
+		}
+	}
+}
+
+func index(events []rangeclient.Event, err error) Arrivals {
+	a := Arrivals{seen: map[string]rangeclient.Event{}, Err: err}
+	for _, e := range events {
+		for _, n := range e.Nonces {
+			if _, has := a.seen[n]; !has {
+				a.seen[n] = e
+			}
+		}
+	}
+	return a
+}
+
+func (a Arrivals) all(nonces []string) bool {
+	for _, n := range nonces {
+		if _, ok := a.seen[n]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// Judge states what the log says of a scenario. The witness lives when every
+// control's nonce arrived, and it agrees when no attack's did. Where the claim
+// is that the traffic does get out (disclosed is true: claims of kind limit or
+// function), it agrees when every attack's did.
+func (a Arrivals) Judge(controls, attacks []string, disclosed bool) verdict.Statement {
+	s := verdict.Statement{Witness: RangeLogName, Live: len(controls) > 0}
+	for _, n := range controls {
+		if _, ok := a.seen[n]; !ok {
+			s.Live = false
+			s.Detail = fmt.Sprintf("the control's nonce %.8s did not arrive", n)
+		}
+	}
+	arrived := 0
+	for _, n := range attacks {
+		e, ok := a.seen[n]
+		if !ok {
+			continue
+		}
+		arrived++
+		if !disclosed {
+			s.Breach = true
+			s.Detail = fmt.Sprintf("nonce %.8s of the attack arrived at %s (%s, %s)", n, e.Dst, e.Proto, e.Service)
+		}
+	}
+	if s.Breach {
+		return s
+	}
+	if a.Err != nil {
+		s.Live = false
+		s.Detail = a.Err.Error()
+		return s
+	}
+	s.Agrees = (arrived == 0) != disclosed
+	if disclosed {
+		s.Agrees = len(attacks) > 0 && arrived == len(attacks)
+	}
+	if s.Detail == "" {
+		s.Detail = fmt.Sprintf("%d of %d control nonces and %d of %d attack nonces arrived", len(controls), len(controls), arrived, len(attacks))
+	}
+	return s
+}
