@@ -144,10 +144,18 @@ func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 		live = sc.field.Pods[s.Control.At]
 	}
 	return witness.JudgeFlows(sc.flows[from.Node], witness.FlowQuery{
-		From: from.IP, Control: live.IP, To: to,
+		From: addresses(from), Control: addresses(live), To: to,
 		// Clocks of node and runner may differ a little.
 		Begin: sc.begun.Add(-2 * time.Second), Until: sc.r.now().Add(2 * time.Second),
 	})
+}
+
+// addresses returns all addresses of a Pod.
+func addresses(p target.Pod) []string {
+	if len(p.IPs) > 0 {
+		return p.IPs
+	}
+	return []string{p.IP}
 }
 
 // evidence puts together all that is known of one case.

@@ -56,9 +56,11 @@ type KubeOptions struct {
 	// Namespace is where the target's sandboxes live, Pool its warm pool.
 	Namespace string
 	Pool      string
-	// System is the namespace of the control Pods and the router stand-in,
-	// default stockade-system. They carry RoleLabel control and router.
-	System string
+	// System is the namespace of the control Pods, default stockade-system.
+	// Router is that of the router stand-in, default agent-sandbox-system: the
+	// sandboxes' policy lets the router in from there alone. They carry
+	// RoleLabel control and router.
+	System, Router string
 	// HubbleFile is the export's place in the Cilium agent.
 	HubbleFile string
 	ListenPort int
@@ -85,6 +87,9 @@ func NewKube(o KubeOptions) (*Kube, error) {
 	}
 	if o.System == "" {
 		o.System = "stockade-system"
+	}
+	if o.Router == "" {
+		o.Router = "agent-sandbox-system"
 	}
 	if o.HubbleFile == "" {
 		o.HubbleFile = "/var/run/cilium/hubble/events.log"
@@ -218,8 +223,12 @@ func (k *Kube) claimed(ctx context.Context, name string) (target.Pod, error) {
 }
 
 func podRef(p *corev1.Pod) target.Pod {
-	return target.Pod{Namespace: p.Namespace, Name: p.Name, Container: p.Spec.Containers[0].Name,
+	ref := target.Pod{Namespace: p.Namespace, Name: p.Name, Container: p.Spec.Containers[0].Name,
 		UID: string(p.UID), Node: p.Spec.NodeName, IP: p.Status.PodIP}
+	for _, ip := range p.Status.PodIPs {
+		ref.IPs = append(ref.IPs, ip.IP)
+	}
+	return ref
 }
 
 func owns(uid types.UID, refs []metav1.OwnerReference) bool {

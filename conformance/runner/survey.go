@@ -66,20 +66,20 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 // seats finds the control Pod, of the sandbox's node if there is one, and the
 // router stand-in.
 func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
-	pods, err := k.o.Client.Clientset.CoreV1().Pods(k.o.System).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel})
-	if err != nil {
-		return fmt.Errorf("looking for the control Pods: %w", err)
-	}
-	delete(f.Pods, suite.Control)
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if !witness.Ready(p, "") || p.Status.PodIP == "" {
-			continue
+	for role, namespace := range map[suite.Role]string{suite.Control: k.o.System, suite.Router: k.o.Router} {
+		pods, err := k.o.Client.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel + "=" + string(role)})
+		if err != nil {
+			return fmt.Errorf("looking for the %s Pods: %w", role, err)
 		}
-		role := suite.Role(p.Labels[RoleLabel])
-		old, has := f.Pods[role]
-		if (role == suite.Control || role == suite.Router) && (!has || old.Node != node) {
-			f.Pods[role] = podRef(p)
+		delete(f.Pods, role)
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if !witness.Ready(p, "") || p.Status.PodIP == "" {
+				continue
+			}
+			if old, has := f.Pods[role]; !has || old.Node != node {
+				f.Pods[role] = podRef(p)
+			}
 		}
 	}
 	if _, ok := f.Pods[suite.Control]; !ok {

@@ -19,6 +19,8 @@ type Pod struct {
 	UID  string
 	Node string
 	IP   string
+	// IPs are all of the Pod's addresses, of both families where it has two.
+	IPs []string
 }
 
 // String returns namespace/name.

@@ -119,9 +119,9 @@ func parseFlow(line []byte) (Flow, bool) {
 
 // FlowQuery is what a scenario asks of the flows of a round.
 type FlowQuery struct {
-	// From is the attacker's Pod, Control an unrestricted one that was busy in
-	// the same window.
-	From, Control string
+	// From are the addresses of the attacker's Pod, Control those of an
+	// unrestricted one that was busy in the same window.
+	From, Control []string
 	// To are "ip:port" or "ip"; at least one must be seen dropped. Addresses
 	// behind a Service must be given too: the policy is asked after the
 	// translation.
@@ -134,14 +134,13 @@ type FlowQuery struct {
 // a policy dropped a packet from the attacker to one of the destinations.
 func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 	s := verdict.Statement{Witness: FlowsName}
-	from, err := netip.ParseAddr(q.From)
-	if err != nil {
-		s.Detail = fmt.Sprintf("the attacker's address %q is not known", q.From)
+	from, control := parsed(q.From), parsed(q.Control)
+	if len(from) == 0 {
+		s.Detail = fmt.Sprintf("the attacker's address is not known: %q", q.From)
 		return s
 	}
-	control, err := netip.ParseAddr(q.Control)
-	if err != nil {
-		s.Detail = fmt.Sprintf("the control's address %q is not known", q.Control)
+	if len(control) == 0 {
+		s.Detail = fmt.Sprintf("the control's address is not known: %q", q.Control)
 		return s
 	}
 	other := ""
@@ -149,10 +148,10 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		if f.Time.Before(q.Begin) || f.Time.After(q.Until) {
 			continue
 		}
-		if f.Forwarded && (f.Source == control || f.Dest == control) {
+		if f.Forwarded && (slices.Contains(control, f.Source) || slices.Contains(control, f.Dest)) {
 			s.Live = true
 		}
-		if !f.Dropped || f.Source != from || !matches(f, q.To) {
+		if !f.Dropped || !slices.Contains(from, f.Source) || !matches(f, q.To) {
 			continue
 		}
 		if policyReasons[f.Reason] {
@@ -171,6 +170,17 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		s.Detail = fmt.Sprintf("no policy drop from %s to any of %d destinations", q.From, len(q.To))
 	}
 	return s
+}
+
+// parsed returns the addresses that are some.
+func parsed(all []string) []netip.Addr {
+	var out []netip.Addr
+	for _, s := range all {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, a.Unmap())
+		}
+	}
+	return out
 }
 
 func matches(f Flow, to []string) bool {
