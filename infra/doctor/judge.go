@@ -182,7 +182,7 @@ func Checks() []Check {
 			case !f.Images.Checked:
 				return Finding{Level: Warn, Detail: f.Images.Detail, Remedy: "run the command in a checkout of Stockade"}
 			case !f.Images.Cached:
-				return Finding{Level: Warn, Detail: "not built yet", Remedy: "run `stockade images`; the first build takes 15 to 30 minutes, mostly compiling"}
+				return Finding{Level: Warn, Detail: "not built yet", Remedy: "run `stockade images build`; the first build takes 15 to 30 minutes, mostly compiling"}
 			}
 			return Finding{Level: OK, Detail: f.Images.Detail}
 		}},

@@ -69,7 +69,9 @@ func (o Options) orDefaults() (Options, error) {
 		o.Timeouts.Probe = 5 * time.Second
 	}
 	if o.Timeouts.Network == 0 {
-		o.Timeouts.Network = 4 * time.Minute
+		// A minute on two idle cores; compiling the datapath is what grows
+		// when they are not.
+		o.Timeouts.Network = 10 * time.Minute
 	}
 	return o, nil
 }

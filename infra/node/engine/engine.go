@@ -31,8 +31,9 @@ const maxSocketPath = 107
 type Options struct {
 	// Home is STOCKADE_HOME; it must be set.
 	Home string
-	// Name is the network namespace, as `ip netns` shows it; empty means
-	// DefaultName. Two homes on one machine need two names.
+	// Name is the network namespace, as `ip netns` shows it; empty means the
+	// one this home was sealed with, or DefaultName. Two homes on one machine
+	// need two names.
 	Name string
 	// Source is a checkout of this repository. It is needed only on hosts
 	// that lack CAP_SYS_RESOURCE, to build the runtime wrapper.
@@ -82,11 +83,14 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("locating the engine: %w", err)
 	}
 	o.Home = home
-	if o.Name == "" {
-		o.Name = DefaultName
-	}
 	o.Timeouts = o.Timeouts.orDefaults()
 	e := &Engine{opts: o, dir: filepath.Join(home, "engine")}
+	if e.opts.Name == "" {
+		e.opts.Name = DefaultName
+		if name, err := os.ReadFile(e.namePath()); err == nil && len(name) > 0 {
+			e.opts.Name = strings.TrimSpace(string(name))
+		}
+	}
 	// containerd's is the longest of all.
 	if longest := e.path("run/containerd.sock.ttrpc"); len(longest) > maxSocketPath {
 		return nil, fmt.Errorf("locating the engine: %s is %d bytes long and a Unix socket allows %d; set STOCKADE_HOME to a shorter path",
@@ -94,6 +98,8 @@ func New(o Options) (*Engine, error) {
 	}
 	return e, nil
 }
+
+func (e *Engine) namePath() string { return e.path("namespace") }
 
 func (e *Engine) path(elem string) string { return filepath.Join(e.dir, elem) }
 
@@ -119,9 +125,18 @@ func (e *Engine) LogFiles() []string {
 }
 
 // Env returns the environment variables that lead child processes, kind among
-// them, to this engine and no other.
+// them, to this engine and no other, and keep the user's settings for another
+// Docker out: contexts, credentials, proxies that kind would hand to the nodes.
 func (e *Engine) Env() []string {
-	return []string{"DOCKER_HOST=" + e.Host(), "DOCKER_CONTEXT=", "DOCKER_TLS_VERIFY="}
+	env := []string{"DOCKER_HOST=" + e.Host(), "DOCKER_CONFIG=" + e.path("cli")}
+	for _, name := range []string{
+		"DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_API_VERSION", "DOCKER_DEFAULT_PLATFORM",
+		"KIND_EXPERIMENTAL_DOCKER_NETWORK", "KIND_EXPERIMENTAL_CONTAINERD_SNAPSHOTTER",
+		"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy",
+	} {
+		env = append(env, name+"=") // empty counts as unset for all of them
+	}
+	return env
 }
 
 // Setenv sets Env in this process, for libraries that call the docker command.

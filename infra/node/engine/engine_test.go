@@ -33,12 +33,33 @@ func TestAHomeTooLongForASocketIsRefusedWithARemedy(t *testing.T) {
 func TestTheEnginesEnvironmentLeadsToNoOtherDocker(t *testing.T) {
 	t.Setenv("DOCKER_CONTEXT", "production")
 	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
+	t.Setenv("https_proxy", "http://192.0.2.1:3128")
+	for _, kv := range (&Engine{}).Env() {
+		name, _, _ := strings.Cut(kv, "=")
+		t.Setenv(name, os.Getenv(name)) // restored when the test ends
+	}
 	e, err := New(Options{Home: "/h"})
 	require.NoError(t, err)
 	require.NoError(t, e.Setenv())
 	assert.Equal(t, "unix:///h/engine/run/docker.sock", os.Getenv("DOCKER_HOST"))
+	assert.Empty(t, os.Getenv("https_proxy"), "kind would hand it to the nodes")
 	_, set := os.LookupEnv("DOCKER_CONTEXT")
 	assert.False(t, set)
+}
+
+func TestAHomeRemembersItsNamespace(t *testing.T) {
+	home := t.TempDir()
+	e, err := New(Options{Home: home})
+	require.NoError(t, err)
+	assert.Equal(t, DefaultName, e.Name())
+	require.NoError(t, os.MkdirAll(e.Dir(), 0o755))
+	require.NoError(t, os.WriteFile(e.namePath(), []byte("other\n"), 0o644))
+	e, err = New(Options{Home: home})
+	require.NoError(t, err)
+	assert.Equal(t, "other", e.Name())
+	e, err = New(Options{Home: home, Name: "given"})
+	require.NoError(t, err)
+	assert.Equal(t, "given", e.Name())
 }
 
 func TestDaemonsDoNotInheritTheCallersDockerOrProxies(t *testing.T) {

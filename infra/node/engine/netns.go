@@ -39,6 +39,14 @@ func (e *Engine) Seal(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("sealing the engine: root is needed to make a network namespace; run the command with sudo")
 	}
+	// Who finds the home later must find the namespace too.
+	err := os.MkdirAll(e.dir, 0o711)
+	if err == nil {
+		err = os.WriteFile(e.namePath(), []byte(e.opts.Name+"\n"), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("sealing the engine: %w", err)
+	}
 	live, err := isNsfs(e.nsPath())
 	if err != nil {
 		return fmt.Errorf("sealing the engine: %w", err)
