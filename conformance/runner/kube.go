@@ -284,7 +284,7 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 				_ = k.led.Gone(ref) // the cleanup at the end tries again
 			}
 		}
-		changed = changed || pod != out.Pods[role]
+		changed = changed || pod.UID != out.Pods[role].UID
 		out.Pods[role] = pod
 	}
 	if !changed {

@@ -53,6 +53,8 @@ type scene struct {
 	// asked are the attempts of API scenarios, by trial.
 	asked, askedControls [][]verdict.Attempt
 
+	listenErr error
+
 	mark     rangeclient.Mark
 	markErr  error
 	arrivals witness.Arrivals
@@ -74,9 +76,6 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 	out := make([]Round, len(cases))
 	if err := sc.play(ctx); err != nil {
 		reason := verdict.TargetGone
-		if errors.Is(err, errNotReady) {
-			reason = verdict.SetupFailed
-		}
 		if ctx.Err() != nil {
 			reason = verdict.Interrupted
 		}
@@ -89,14 +88,16 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 		e := sc.evidence(i)
 		out[i] = Round{Evidence: e, Result: verdict.Decide(e)}
 		// A breach stays one; nothing else may be concluded from half a round.
-		if ctx.Err() != nil && out[i].Result.Verdict() != verdict.Breached {
+		switch {
+		case out[i].Result.Verdict() == verdict.Breached:
+		case ctx.Err() != nil:
 			out[i].Result = verdict.Unsure(verdict.Interrupted, "%v", context.Cause(ctx))
+		case cases[i].s.Listener && sc.listenErr != nil:
+			out[i].Result = verdict.Unsure(verdict.SetupFailed, "%v", sc.listenErr)
 		}
 	}
 	return out
 }
-
-var errNotReady = errors.New("what the round needs could not be had")
 
 func (sc *scene) play(ctx context.Context) error {
 	field, err := sc.r.o.Ground.Renew(ctx, sc.r.field)
@@ -114,9 +115,7 @@ func (sc *scene) play(ctx context.Context) error {
 	}
 	sc.base, sc.baseErr = sc.r.o.Ground.Baseline(ctx, field.Pods[suite.Sandbox])
 	stop, err := sc.listen(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNotReady, err)
-	}
+	sc.listenErr = err // of no concern to those who need no listener
 	defer stop()
 	unwatch := sc.watch(ctx)
 	if err := sc.plan(); err != nil {
