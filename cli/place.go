@@ -267,7 +267,8 @@ func (a *App) downCmd() *cobra.Command {
 			return a.locked(func() error {
 				rep := a.progress()
 				var failed []string
-				for _, l := range slices.Backward(a.Layers) {
+				// The first layer is the images, which are kept.
+				for _, l := range slices.Backward(a.Layers[1:]) {
 					done := rep.Step("removing the " + l.Name())
 					err := l.Down(cmd.Context(), rep)
 					done("", err)
