@@ -59,6 +59,9 @@ type Change struct {
 	// Path is the field in dots and brackets ("spec.podTemplate.spec.volumes[0]").
 	// Empty means that the object as a whole was added.
 	Path string `json:"path,omitempty"`
+	// Also is a second field of the same object, for what takes two entries to
+	// say: a volume, and where it is mounted.
+	Also string `json:"also,omitempty"`
 }
 
 // NodeChange is done to every node that Selector selects, and undone after.

@@ -157,7 +157,8 @@ func TestEveryMutantWeakensExactlyOneControl(t *testing.T) {
 				assert.Equal(t, m.Changes.Kind, d.kind)
 				// A change of shape (emptyDir to hostPath) differs in several
 				// leaves of the one declared place.
-				assert.True(t, below(d.path, m.Changes.Path), "it declares %s and changes %s", m.Changes.Path, d.path)
+				declared := below(d.path, m.Changes.Path) || m.Changes.Also != "" && below(d.path, m.Changes.Also)
+				assert.True(t, declared, "it declares %s and changes %s", m.Changes.Path, d.path)
 			}
 		})
 	}
@@ -176,6 +177,7 @@ func TestADeclaredPlaceIsSmall(t *testing.T) {
 		"spec.podTemplate.spec.containers[0].volumeMounts", "spec.validations"}
 	for _, m := range mutants(t) {
 		assert.NotContains(t, broad, m.Changes.Path, m.ID)
+		assert.NotContains(t, broad, m.Changes.Also, m.ID)
 	}
 }
 

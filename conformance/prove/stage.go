@@ -239,8 +239,9 @@ func Remove(ctx context.Context, k *kube.Client, objects []unstructured.Unstruct
 	return k.Delete(ctx, kube.Refs(outside))
 }
 
-// AwaitPool waits until the warm pool of a namespace has a sandbox to give. Its
-// error says what keeps the Pods from starting.
+// AwaitPool waits until the warm pool of a namespace has a sandbox to give; one
+// that is meant to hold none is not waited for. Its error says what keeps the
+// Pods from starting.
 func AwaitPool(ctx context.Context, k *kube.Client, namespace string, timeout time.Duration) error {
 	pools := schema.GroupVersionResource{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxwarmpools"}
 	err := wait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
@@ -252,7 +253,13 @@ func AwaitPool(ctx context.Context, k *kube.Client, namespace string, timeout ti
 		if err != nil {
 			return false, err
 		}
-		if ready > 0 {
+		// A mutant's pool may be empty by intent; the API server fills in the 1
+		// of a pool that does not say.
+		want, found, err := unstructured.NestedInt64(p.Object, "spec", "replicas")
+		if err != nil {
+			return false, err
+		}
+		if ready > 0 || found && want == 0 {
 			return true, nil
 		}
 		pods, err := k.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
