@@ -267,9 +267,16 @@ func TestListenersListenWhileTheyAreNeeded(t *testing.T) {
 	for _, pod := range []string{"box", "sibling", "control"} {
 		assert.Contains(t, f.carrier.Calls, pod+" listen")
 	}
+}
+
+func TestAListenerThatFailsConcernsOnlyThoseWhoNeedOne(t *testing.T) {
+	s := scenario("ingress.connect", denied)
+	s.Listener = true
+	f := setup(t, s, scenario("net.connect", denied))
 	f.carrier.Set("sibling", faketarget.Lies()["says nothing at all"])
-	o = only(t, f.run(t))
-	assert.Equal(t, verdict.SetupFailed, o.Result.Reason(), said(o))
+	run := f.run(t)
+	assert.Equal(t, verdict.SetupFailed, run.Outcomes[0].Result.Reason(), said(run.Outcomes[0]))
+	assert.Equal(t, verdict.Held, run.Outcomes[1].Result.Verdict(), said(run.Outcomes[1]))
 }
 
 func TestAControlThatFailsIsNoProof(t *testing.T) {

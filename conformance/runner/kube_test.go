@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/infra/kube"
+)
+
+const box = "sandboxes"
+
+// pretended returns a ground on a cluster that holds the objects, with a
+// ledger open for run "r".
+func pretended(t *testing.T, pods []runtime.Object, objects ...runtime.Object) *Kube {
+	t.Helper()
+	mapper, lists := meta.NewDefaultRESTMapper(nil), map[schema.GroupVersionResource]string{}
+	for _, kind := range []schema.GroupVersionKind{claimKind, poolKind, templateKind, sandboxKind, podKind} {
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		mapper.Add(kind, meta.RESTScopeNamespace)
+		lists[plural] = kind.Kind + "List"
+	}
+	k, err := NewKube(KubeOptions{
+		Client: &kube.Client{
+			Clientset: kubefake.NewClientset(pods...), Mapper: mapper,
+			Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...),
+		},
+		Carrier: canned{}, Namespace: box, Pool: "pool",
+	})
+	require.NoError(t, err)
+	k.run = "r"
+	k.t = Timeouts{Claim: 300 * time.Millisecond, Gone: 300 * time.Millisecond}.filled()
+	k.led, err = OpenLedger(t.TempDir(), "r", "uid")
+	require.NoError(t, err)
+	return k
+}
+
+// canned is a carrier whose every program prints the same and ends with code.
+type canned struct {
+	text string
+	code int
+}
+
+func (c canned) Exec(_ context.Context, _ target.Pod, _ []string, s target.Streams) (int, error) {
+	_, err := io.Copy(s.Stdout, bytes.NewBufferString(c.text))
+	return c.code, err
+}
+
+func owner(uid string) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{UID: types.UID(uid), Controller: &yes}}
+}
+
+// chain is a claim with its Sandbox and the Sandbox's Pod, all as they should be.
+type chain struct {
+	claim, sandbox *unstructured.Unstructured
+	pod            *corev1.Pod
+}
+
+func sound() chain {
+	c := chain{claim: object(claimKind, box, "c"), sandbox: object(sandboxKind, box, "s")}
+	c.claim.SetUID("claim-uid")
+	c.claim.Object["status"] = map[string]any{
+		"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}, "sandbox": map[string]any{"name": "s"}}
+	c.sandbox.SetUID("sandbox-uid")
+	c.sandbox.SetOwnerReferences(owner("claim-uid"))
+	c.sandbox.SetAnnotations(map[string]string{podNameAnnotation: "warm-1"})
+	c.pod = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: box, Name: "warm-1", UID: "pod-uid", OwnerReferences: owner("sandbox-uid")},
+		Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	}
+	return c
+}
+
+func TestThePodIsFoundThroughItsClaimAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*chain)
+		want  string // of the error; none where empty
+	}{
+		"as it should be":                {func(*chain) {}, ""},
+		"a Pod of the Sandbox's name":    {func(c *chain) { c.sandbox.SetAnnotations(nil); c.pod.Name = "s" }, ""},
+		"the claim is not ready":         {func(c *chain) { delete(c.claim.Object, "status") }, "not ready"},
+		"the Sandbox is somebody else's": {func(c *chain) { c.sandbox.SetOwnerReferences(owner("other")) }, "not the claim's own"},
+		"the Pod is somebody else's":     {func(c *chain) { c.pod.OwnerReferences = owner("other") }, "not Sandbox s's own"},
+		"the Pod has no owner":           {func(c *chain) { c.pod.OwnerReferences = nil }, "not Sandbox s's own"},
+		"the Pod is not ready":           {func(c *chain) { c.pod.Status.ContainerStatuses[0].Ready = false }, "not ready"},
+		"the Pod is being deleted": {func(c *chain) {
+			c.pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			c.pod.Finalizers = []string{"f/f"}
+		}, "not ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ch := sound()
+			c.spoil(&ch)
+			k := pretended(t, []runtime.Object{ch.pod}, ch.claim, ch.sandbox)
+			pod, err := k.claimed(t.Context(), "c")
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, "pod-uid", pod.UID)
+			assert.Equal(t, "main", pod.Container)
+		})
+	}
+}
+
+func TestAClaimIsInTheLedgerEvenIfItIsNeverBound(t *testing.T) {
+	k := pretended(t, nil)
+	_, err := k.claim(t.Context(), suite.Sandbox)
+	require.ErrorContains(t, err, "waiting for the sandbox")
+	require.Len(t, k.led.Open(), 1)
+	ref := k.led.Open()[0]
+	assert.Equal(t, "SandboxClaim", ref.Kind)
+	live, err := k.get(t.Context(), claimKind, ref.Name)
+	require.NoError(t, err)
+	assert.Equal(t, "r", live.GetLabels()[RunLabel])
+	owned, err := k.Labelled(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []Owned{{Ref: ref, Run: "r"}}, owned)
+}
+
+func TestRemoveLeavesAloneWhatTheRunDidNotMake(t *testing.T) {
+	mine, other := object(podKind, box, "mine"), object(podKind, box, "other")
+	mine.SetLabels(map[string]string{RunLabel: "r"})
+	k := pretended(t, nil, mine, other)
+	require.NoError(t, k.Remove(t.Context(), "r", refOf(mine)))
+	require.NoError(t, k.Remove(t.Context(), "r", refOf(other)))
+	require.NoError(t, k.Remove(t.Context(), "r", Ref{APIVersion: "v1", Kind: "Pod", Namespace: box, Name: "never"}))
+	_, err := k.get(t.Context(), podKind, "mine")
+	assert.True(t, apierrors.IsNotFound(err))
+	_, err = k.get(t.Context(), podKind, "other")
+	assert.NoError(t, err)
+}
+
+func TestAClaimIsGoneOnlyWithItsSandbox(t *testing.T) {
+	ch := sound()
+	ch.claim.SetLabels(map[string]string{RunLabel: "r"})
+	k := pretended(t, nil, ch.claim, ch.sandbox)
+	assert.ErrorContains(t, k.Remove(t.Context(), "r", refOf(ch.claim)), "to be gone", "the Sandbox is still there")
+}
+
+func TestARefusalIsAnAnswerAndSilenceIsAnError(t *testing.T) {
+	a, err := answer(nil, http.StatusOK, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("denied by policy")))
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusForbidden, a.Code)
+	assert.Equal(t, "Forbidden", a.Reason)
+	assert.Contains(t, a.Message, "denied by policy")
+	_, err = answer(nil, http.StatusOK, errors.New("connection refused"))
+	assert.Error(t, err)
+}
+
+func TestWhatATenantStoresIsLabelledAndInTheLedger(t *testing.T) {
+	k := pretended(t, nil)
+	api := &tenant{k: k}
+	obj := suite.Object{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p", "namespace": "elsewhere"}}
+	a, err := api.Create(t.Context(), obj, false)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusCreated, a.Code)
+	live, err := k.get(t.Context(), podKind, "p")
+	require.NoError(t, err, "it is in the target's namespace, whatever the object said")
+	assert.Equal(t, "r", live.GetLabels()[RunLabel])
+	assert.Len(t, k.led.Open(), 1)
+	_, err = api.Delete(t.Context(), "v1", "Pod", "p")
+	require.NoError(t, err)
+	assert.Empty(t, k.led.Open())
+	_, err = api.Create(t.Context(), suite.Object{"apiVersion": "v1", "kind": "Pod"}, false)
+	assert.ErrorContains(t, err, "must have a name")
+}
+
+func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
+	k := pretended(t, nil)
+	k.template = object(templateKind, box, "t")
+	k.template.Object["spec"] = map[string]any{"networkPolicyManagement": "Managed", "podTemplate": map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
+		"spec":     map[string]any{"runtimeClassName": "gvisor"}}}
+	pod := k.pod()
+	spec, ok := pod["spec"].(map[string]any)
+	require.True(t, ok)
+	assert.Equal(t, false, spec["automountServiceAccountToken"])
+	spec["runtimeClassName"] = "runc"
+	again, _, _ := unstructured.NestedString(k.pod(), "spec", "runtimeClassName")
+	assert.Equal(t, "gvisor", again)
+	sandbox := k.sandbox()
+	assert.Equal(t, "Sandbox", sandbox["kind"])
+	assert.NotContains(t, sandbox["spec"], "networkPolicyManagement", "it is a field of templates alone")
+	assert.NotEqual(t, sandbox["metadata"], k.sandbox()["metadata"], "each has a name of its own")
+}
+
+func TestLimitsAreThoseOfTheDeclaration(t *testing.T) {
+	size := resource.MustParse("64Mi")
+	p := &corev1.Pod{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Resources:    corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("512Mi")}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/tmp"}},
+		}},
+		Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}},
+	}}
+	var site probe.Site
+	limits(&site, p)
+	assert.EqualValues(t, 512<<20, site.MemoryLimit)
+	assert.InDelta(t, 0.5, site.CPULimit, 1e-9)
+	assert.EqualValues(t, 64<<20, site.ScratchLimit)
+}
+
+func TestFlowsComeFromTheAgentOfTheNode(t *testing.T) {
+	agent := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cilium-x", Labels: map[string]string{"k8s-app": "cilium"}},
+		Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "cilium-agent"}}},
+	}
+	k := pretended(t, []runtime.Object{agent})
+	k.o.Carrier = canned{text: `{"flow":{"time":"2026-11-29T16:30:00Z","verdict":"DROPPED","IP":{"source":"10.0.0.1","destination":"10.0.0.2"}}}` + "\n"}
+	flows, err := k.Flows(t.Context(), "n")
+	require.NoError(t, err)
+	assert.Len(t, flows, 1)
+	k.o.Carrier = canned{code: 1}
+	_, err = k.Flows(t.Context(), "n")
+	assert.ErrorContains(t, err, "code 1")
+	k = pretended(t, nil)
+	_, err = k.Flows(t.Context(), "n")
+	assert.ErrorContains(t, err, "there is none")
+}
