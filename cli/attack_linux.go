@@ -117,8 +117,19 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
+	picked := prove.List(mutants)
+	scenarios := runner.ForTarget(all.Registry.All(), "reference")
+	if len(o.Mutants) > 0 {
+		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+		// Only what these mutants are about has to hold on the reference.
+		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
+			return s.ID != canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
+			})
+		})
+	}
 	done := o.Progress.Step("attacking the reference, on which nothing may be breached")
-	run, err := m.Run(ctx, RunOptions{Target: "reference", Scenarios: runner.ForTarget(all.Registry.All(), "reference"), Progress: o.Progress})
+	run, err := m.Run(ctx, RunOptions{Target: "reference", Scenarios: scenarios, Progress: o.Progress})
 	done("", err)
 	if err != nil {
 		return nil, run, err
@@ -128,10 +139,6 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		return nil, run, err
 	}
 	defer f.rng.Close()
-	picked := prove.List(mutants)
-	if len(o.Mutants) > 0 {
-		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
-	}
 	kills, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
