@@ -152,10 +152,29 @@ func all(ctx context.Context, o Options) ([]runner.Kill, error) {
 	return cells, err
 }
 
-// one deploys, checks, attacks and removes a mutant.
+// one proves a mutant. What is void or inconclusive is tried once more, as in
+// any run; a scenario that said Held on a mutant is not: that is an answer.
 func one(ctx context.Context, o Options, m Mutant) []runner.Kill {
 	began := time.Now()
 	done := o.Progress.Step("mutant " + m.ID)
+	cells := try(ctx, o, m)
+	if slices.ContainsFunc(cells, undecided) && ctx.Err() == nil {
+		o.Progress.Note("mutant %s once more: %s", m.ID, tally(cells))
+		cells = try(ctx, o, m)
+	}
+	for i := range cells {
+		cells[i].Took = time.Since(began)
+	}
+	done(tally(cells), nil)
+	return cells
+}
+
+func undecided(k runner.Kill) bool {
+	return k.Fate == runner.Void || (k.Fate == runner.Survived && k.Result.Verdict() != verdict.Held)
+}
+
+// try deploys, checks, attacks and removes a mutant.
+func try(ctx context.Context, o Options, m Mutant) []runner.Kill {
 	down, err := o.Stage.Deploy(ctx, m)
 	defer func() {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
@@ -176,12 +195,7 @@ func one(ctx context.Context, o Options, m Mutant) []runner.Kill {
 			f.Run, f.Err = o.Stage.Attack(ctx, m, picked)
 		}
 	}
-	cells := Judge(m, o.Canary, f)
-	for i := range cells {
-		cells[i].Took = time.Since(began)
-	}
-	done(tally(cells), nil)
-	return cells
+	return Judge(m, o.Canary, f)
 }
 
 func tally(cells []runner.Kill) string {

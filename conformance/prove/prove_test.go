@@ -147,6 +147,28 @@ func TestEveryMutantIsTakenDownAndTheReferenceRestored(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatIsUndecidedIsTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		s     *stage
+		tries int
+	}{
+		"killed is an answer":     {&stage{t: t, breached: true}, 1},
+		"held is an answer":       {&stage{t: t}, 1},
+		"void is tried once more": {&stage{t: t, deploy: errors.New("no image")}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _ = Prove(t.Context(), Options{Stage: c.s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+			tries := 0
+			for _, l := range c.s.log {
+				if l == "down a" {
+					tries++
+				}
+			}
+			assert.Equal(t, c.tries, tries)
+		})
+	}
+}
+
 func TestAnInterruptedProofRestoresToo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
