@@ -133,6 +133,9 @@ func all(ctx context.Context, o Options) ([]runner.Kill, error) {
 			continue
 		}
 		g.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
 			rows[i] = one(gctx, o, m)
 			return gctx.Err()
 		})
