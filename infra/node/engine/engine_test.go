@@ -186,7 +186,7 @@ func TestAProcessThatIgnoresSIGTERMIsKilled(t *testing.T) {
 	r, err := newRecord(cmd.Process.Pid)
 	require.NoError(t, err)
 
-	require.NoError(t, r.end(t.Context(), 200*time.Millisecond))
+	require.NoError(t, r.end(t.Context(), 2*time.Second))
 	assert.False(t, r.alive())
 	require.Error(t, cmd.Wait(), "it was killed")
 	require.NoError(t, r.end(t.Context(), time.Second), "ending it once more is no error")
