@@ -80,7 +80,8 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 // call runs stockade to its end.
 func call(t *testing.T, stdin io.Reader, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	// Cleanups call it too, when the test's own context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	defer cancel()
 	cmd := command(ctx, args...)
 	var out, errs bytes.Buffer

@@ -138,18 +138,5 @@ func TestTheSeedsOwnTemplateDoesNotHoldItsTmpClaim(t *testing.T) {
 	assert.Equal(t, verdict.Breached, rep.Results[0].Verdict, rep.Results[0].Detail)
 }
 
-func TestTheSeedsDefaultPolicyExposesWhatItDisclosesAndNoMore(t *testing.T) {
-	r := call(t, nil, "run", "--target", "seed", "--json", "AS-05")
-	rep, err := report.Read(strings.NewReader(r.stdout))
-	require.NoError(t, err, r.stderr)
-	for _, x := range rep.Results {
-		if x.ClaimKind == "limit" {
-			assert.Equal(t, verdict.Held, x.Verdict, "%s: %s %s", x.ID, x.Reason, x.Detail)
-			return
-		}
-	}
-	t.Error("the seed's target has no scenario of a limit under AS-05")
-}
-
 // quick bounds a wait inside a test.
-const quick = 60 * time.Second
+const quick = 2 * time.Minute
