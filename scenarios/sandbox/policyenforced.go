@@ -4,12 +4,9 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -78,7 +75,7 @@ func connect(ctx context.Context, addr, nonce string) verdict.Step {
 	defer func() { step.Millis = time.Since(began).Milliseconds() }()
 	c, err := (&net.Dialer{Timeout: probe.DialTimeout}).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		step.Class, step.Detail = dialClass(err), err.Error()
+		step.Class, step.Detail = probe.Classify(err), err.Error()
 		return step
 	}
 	defer c.Close() //nolint:errcheck // nothing is buffered
@@ -93,24 +90,4 @@ func connect(ctx context.Context, addr, nonce string) verdict.Step {
 	line, _, _ := strings.Cut(string(answer[:n]), "\n")
 	step.OK, step.Detail = true, "answered: "+strings.TrimSpace(line)
 	return step
-}
-
-func dialClass(err error) verdict.Class {
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
-		return verdict.Dropped
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return verdict.Refused
-	case errors.Is(err, syscall.ECONNRESET):
-		return verdict.Reset
-	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return verdict.Unreachable
-	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return verdict.Permission
-	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return verdict.Dropped
-	}
-	return verdict.Unknown
 }
