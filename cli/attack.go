@@ -72,21 +72,29 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 
 func (a *App) proveCmd() *cobra.Command {
 	var o output
+	var cover bool
 	cmd := &cobra.Command{
 		Use: "prove [MUTANT…]", Short: "Show that every check can fail",
 		Long: `Run the hardened reference, on which nothing may be breached; then weaken one
 control after the other, and demand of each scenario that it sees its own mutant.
 A mutant that did not take effect, or that broke more than its control, counts as
-void, not as killed.`,
+void, not as killed. Without arguments all mutants are tried; with --cover so many
+that every scenario meets at least one of its own, in about half the time.`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return a.mutantIDs(), cobra.ShellCompDirectiveNoFileComp
+			return a.Registry.Mutants(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, mutants []string) error {
-			known := a.mutantIDs()
+			known := a.Registry.Mutants()
 			for _, m := range mutants {
 				if !slices.Contains(known, m) {
 					return usage("there is no mutant %q; `stockade list mutants` shows them", m)
 				}
+			}
+			if cover {
+				if len(mutants) > 0 {
+					return usage("name mutants, or say --cover, not both")
+				}
+				mutants = a.Registry.Cover()
 			}
 			_, waivers, err := a.understand("reference", nil, o)
 			if err != nil {
@@ -102,6 +110,7 @@ void, not as killed.`,
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().BoolVar(&cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
 	return cmd
 }
 

@@ -104,16 +104,6 @@ func (a *App) words() []string {
 	return out
 }
 
-func (a *App) mutantIDs() []string {
-	set := map[string]bool{}
-	for _, s := range a.Registry.All() {
-		for _, m := range s.Mutants {
-			set[m] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(set))
-}
-
 func (a *App) listCmd() *cobra.Command {
 	var asJSON bool
 	things := []string{"scenarios", "claims", "mutants", "reports"}
@@ -187,7 +177,7 @@ func (a *App) showCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Explain a scenario, a claim or a mutant", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return append(a.words(), a.mutantIDs()...), cobra.ShellCompDirectiveNoFileComp
+			return append(a.words(), a.Registry.Mutants()...), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			id := args[0]

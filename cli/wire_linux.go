@@ -408,6 +408,7 @@ var differs = []string{
 	"the data plane is Cilium with its own configuration, not Dataplane V2",
 	"gVisor (systrap) runs in containers on this machine's kernel, not in VMs with Container-Optimized OS",
 	"the metadata server is the range's; there is no Workload Identity",
+	"a Pod may have 256 tasks, so that reaching the limit takes seconds; GKE sets at least 1024",
 	"no VPC, no perimeter, no FQDN network policy, and none of GKE's own admission policies",
 }
 

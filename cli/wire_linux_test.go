@@ -78,7 +78,7 @@ func TestEveryMutantIsDescribed(t *testing.T) {
 		have[m.ID] = m.Title != ""
 	}
 	app := &App{Registry: all.Registry}
-	for _, id := range app.mutantIDs() {
+	for _, id := range app.Registry.Mutants() {
 		assert.True(t, have[id], "a scenario names the mutant %s, which has no overlay or no title", id)
 	}
 }

@@ -154,7 +154,7 @@ func (l *layer) Down(context.Context, *progress.Reporter) error {
 	return nil
 }
 
-func (m *machine) Run(_ context.Context, o cli.RunOptions) (*runner.Run, error) {
+func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error) {
 	o.Progress.Note("attacking %s", o.Target)
 	kind := m.getenv("FAKE_RUN")
 	if kind == "error" {
@@ -168,6 +168,7 @@ func (m *machine) Run(_ context.Context, o cli.RunOptions) (*runner.Run, error) 
 		if err != nil {
 			return nil, err
 		}
+		<-ctx.Done() // a signal takes its time
 	}
 	run := &runner.Run{
 		ID: "00000000000000aa", Started: T0, Ended: T0.Add(12 * time.Second), Target: o.Target,

@@ -89,6 +89,9 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 	down := func(ctx context.Context) error {
 		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
 	}
+	if err := s.vacant(ctx, o.Namespace()); err != nil {
+		return nothing, err
+	}
 	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
 		return down, err
 	}
@@ -99,6 +102,23 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 		}
 	}
 	return down, AwaitPool(ctx, s.Kube, o.Namespace(), s.Ready)
+}
+
+// vacant waits until what an earlier try left of the namespace is gone: the API
+// server takes an Apply onto a namespace that is being deleted, and then lets
+// nothing into it.
+func (s *ClusterStage) vacant(ctx context.Context, namespace string) error {
+	err := wait.PollUntilContextTimeout(ctx, poll, s.Ready, true, func(ctx context.Context) (bool, error) {
+		ns, err := s.Kube.Clientset.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return err == nil && ns.DeletionTimestamp == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the end of the last namespace %s: %w", namespace, err)
+	}
+	return nil
 }
 
 // Attack runs the scenarios against the mutant's namespace.

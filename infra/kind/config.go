@@ -25,9 +25,11 @@ const (
 	SandboxValue = "gvisor"
 )
 
-// podPidsLimit bounds the processes of a Pod, as seen by the node. 1024 is the
-// least that GKE accepts; a gVisor sandbox needs host threads for its own.
-const podPidsLimit = 1024
+// podPidsLimit bounds the tasks of a Pod, as seen by the node. GKE accepts no
+// less than 1024, but half a core starts some ten processes a second under
+// gVisor, and the attack on the limit goes up to it. A sandbox under the whole
+// suite was seen with some fifty tasks, so there is room enough.
+const podPidsLimit = 256
 
 // HostFacts is what this host differs in from an ordinary developer machine.
 type HostFacts struct {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"maps"
+	"slices"
+)
+
+// Mutants are the ids of all mutants that the scenarios name, sorted.
+func (r *Registry) Mutants() []string {
+	set := map[string]bool{}
+	for _, s := range r.All() {
+		for _, m := range s.Mutants {
+			set[m] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// Cover picks mutants such that every scenario that has any is attacked by at
+// least one of its own. It takes the mutant that covers most of what is left,
+// the first of them by name, until nothing is left: not always the fewest that
+// there are, but the same on every machine.
+func (r *Registry) Cover() []string {
+	left := map[string][]string{} // the scenarios not yet covered, by mutant
+	for _, s := range r.All() {
+		for _, m := range s.Mutants {
+			left[m] = append(left[m], s.ID)
+		}
+	}
+	var picked []string
+	for {
+		best := ""
+		for _, m := range r.Mutants() {
+			if len(left[m]) > len(left[best]) {
+				best = m
+			}
+		}
+		if best == "" {
+			return picked
+		}
+		picked = append(picked, best)
+		done := left[best]
+		for m, ids := range left {
+			left[m] = without(ids, done)
+		}
+	}
+}
+
+func without(all, gone []string) (out []string) {
+	for _, x := range all {
+		if !slices.Contains(gone, x) {
+			out = append(out, x)
+		}
+	}
+	return out
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suite
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestACoverAttacksEveryScenarioByAMutantOfItsOwn(t *testing.T) {
+	var r Registry
+	for id, mutants := range map[string][]string{
+		"net.tcp":  {"all-open", "tcp-open"},
+		"net.udp":  {"all-open", "udp-open"},
+		"net.icmp": {"all-open"},
+		"disk.tmp": {"tmp-b", "tmp-a"},
+	} {
+		s := valid(id)
+		s.Mutants = mutants
+		r.MustAdd(s)
+	}
+	assert.Equal(t, []string{"all-open", "tcp-open", "tmp-a", "tmp-b", "udp-open"}, r.Mutants())
+	assert.Equal(t, []string{"all-open", "tmp-a"}, r.Cover(), "the largest first, then by name")
+}
+
+func TestNothingIsCoveredByNothing(t *testing.T) {
+	assert.Empty(t, new(Registry).Cover())
+}
