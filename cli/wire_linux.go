@@ -20,11 +20,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/mattn/go-isatty"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/klog/v2"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/prove"
@@ -48,6 +50,9 @@ func Main(args []string) int {
 	// The first Ctrl-C asks for an orderly end; with the handler gone, the
 	// second one kills.
 	context.AfterFunc(ctx, stop)
+	// client-go logs by itself whatever is cut under an exec, and returns it as
+	// an error as well. The latter is judged; the former is noise on stderr.
+	klog.SetLogger(logr.Discard())
 	app := &App{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Now: time.Now, Color: isatty.IsTerminal(os.Stdout.Fd()),
