@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -110,7 +111,11 @@ type Runner interface {
 
 // RunOptions say what to attack, with what.
 type RunOptions struct {
-	Target    string
+	// Target is one of [Targets], or the name of Template.
+	Target string
+	// Template is a user's own, deployed for this run alone; nil for the
+	// targets that `up` deploys.
+	Template  *guest.Template
 	Scenarios []*suite.Scenario
 	Progress  *progress.Reporter
 }

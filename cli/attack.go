@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -33,7 +34,7 @@ func (o *output) flags(cmd *cobra.Command) {
 
 func (a *App) runCmd() *cobra.Command {
 	var o output
-	var target string
+	var target, file string
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "run [WORD…]", Short: "Attack the sandboxes, and report",
@@ -41,12 +42,24 @@ func (a *App) runCmd() *cobra.Command {
 a family, a claim or a mutant; no word selects all that belong to the target. A word
 that selects nothing is an error.
 
+With --template the target is a SandboxTemplate of your own: the file holds exactly
+one, of extensions.agents.x-k8s.io/v1beta1. It is deployed beside the others in a
+namespace made for this run, with a warm pool of one, and removed again. Its images
+have to be on the nodes, since no registry can be reached from the seal.
+
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
-		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --target seed AS-16",
+		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml",
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return a.words(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, words []string) error {
+			if file != "" && cmd.Flags().Changed("target") {
+				return usage("--template brings a target of its own: leave out --target")
+			}
+			target, template, err := aim(target, file)
+			if err != nil {
+				return err
+			}
 			picked, waivers, err := a.understand(target, words, o)
 			if err != nil {
 				return err
@@ -57,7 +70,10 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
-					run, err := a.Runner.Run(ctx, RunOptions{Target: target, Scenarios: picked, Progress: a.progress()})
+					run, err := a.Runner.Run(ctx, RunOptions{Target: target, Template: template, Scenarios: picked, Progress: a.progress()})
+					if errors.Is(err, guest.ErrUnfit) {
+						return usage("%w", err)
+					}
 					return a.conclude(ctx, run, nil, err, waivers, o)
 				})
 			})
@@ -65,9 +81,25 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 	}
 	o.flags(cmd)
 	cmd.Flags().StringVar(&target, "target", "reference", "what to attack: "+strings.Join(Targets, " or "))
+	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
 	return cmd
+}
+
+// aim returns the target's name, and the user's own template where it is one.
+func aim(target, file string) (string, *guest.Template, error) {
+	if file == "" {
+		if !slices.Contains(Targets, target) {
+			return "", nil, usage("there is no target %q: it is %s, or bring one with --template", target, strings.Join(Targets, " or "))
+		}
+		return target, nil, nil
+	}
+	t, err := guest.Read(file)
+	if err != nil {
+		return "", nil, usage("%w", err)
+	}
+	return t.Target(), t, nil
 }
 
 func (a *App) proveCmd() *cobra.Command {
@@ -116,9 +148,6 @@ that every scenario meets at least one of its own, in about half the time.`,
 
 // understand checks all that the user said before anything is attacked.
 func (a *App) understand(target string, words []string, o output) ([]*suite.Scenario, []report.Waiver, error) {
-	if !slices.Contains(Targets, target) {
-		return nil, nil, usage("there is no target %q: it is %s", target, strings.Join(Targets, " or "))
-	}
 	picked, err := a.Registry.Select(words...)
 	if err != nil {
 		return nil, nil, usage("%w", err)

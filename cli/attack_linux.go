@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/prove"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -75,16 +76,42 @@ func (f *field) attack(ctx context.Context, name, namespace string, scenarios []
 	if err != nil {
 		return nil, err
 	}
+	return f.execute(ctx, runner.Options{Ground: ground, Carrier: carrier, TargetName: name, Scenarios: scenarios, Progress: rep})
+}
+
+// attackGuest deploys a user's own template for the time of the run.
+func (f *field) attackGuest(ctx context.Context, t *guest.Template, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
+	done := rep.Step("checking template " + t.Name)
+	err := t.Check(ctx, f.kube, f.Controls)
+	done("", err)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := guest.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	ground, carrier, err := f.ground(namespace, overlays.PoolName)
+	if err != nil {
+		return nil, err
+	}
+	return f.execute(ctx, runner.Options{
+		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
+		Carrier: carrier, TargetName: t.Target(), Scenarios: scenarios, Progress: rep,
+		// A whole namespace has to go at the end.
+		Timeouts: runner.Timeouts{Clean: waitGuestGone},
+	})
+}
+
+// execute adds to the options what is the same for every target.
+func (f *field) execute(ctx context.Context, o runner.Options) (*runner.Run, error) {
 	engine, err := f.m.engine(nil)
 	if err != nil {
 		return nil, err
 	}
-	return runner.Execute(ctx, runner.Options{
-		Ground: ground, Carrier: carrier, Probe: f.probe,
-		Scenarios: scenarios, TargetName: name, Cluster: f.ClusterUID, Declared: f.Features,
-		Range: f.rng, Seal: engine.Prove, LedgerDir: f.m.ledgerDir(),
-		Substrate: f.Substrate, Differs: f.DiffersFromGKE, Progress: rep,
-	})
+	o.Probe, o.Range, o.Seal, o.LedgerDir = f.probe, f.rng, engine.Prove, f.m.ledgerDir()
+	o.Cluster, o.Declared, o.Substrate, o.Differs = f.ClusterUID, f.Features, f.Substrate, f.DiffersFromGKE
+	return runner.Execute(ctx, o)
 }
 
 func (m machine) ledgerDir() string { return m.file("ledger") }
@@ -96,6 +123,9 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, err
 	}
 	defer f.rng.Close()
+	if o.Template != nil {
+		return f.attackGuest(ctx, o.Template, o.Scenarios, o.Progress)
+	}
 	t, ok := f.Targets[o.Target]
 	if !ok {
 		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)

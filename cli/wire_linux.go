@@ -29,8 +29,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
-	"github.com/stockade-dev/stockade/conformance/prove"
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/doctor"
 	"github.com/stockade-dev/stockade/infra/kind"
 	"github.com/stockade-dev/stockade/infra/kube"
@@ -70,12 +70,15 @@ func Main(args []string) int {
 	return app.Run(ctx, args)
 }
 
-// The waits of `up` and `down`.
+// The waits of `up`, `down` and the attacks.
 const (
 	waitSandboxes = 4 * time.Minute
 	waitRange     = 20 * time.Second
 	// waitSettle is how long a mutant's weakening may take to show.
 	waitSettle = 20 * time.Second
+	// waitGuestGone is how long the end of a run with a user's own template may
+	// take.
+	waitGuestGone = 150 * time.Second
 )
 
 // machine knows where everything of one home is. Nothing is held open: every
@@ -448,7 +451,7 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 		return fmt.Errorf("waiting for the controller and the control Pods: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		if err := prove.AwaitPool(ctx, c, targets[name].Namespace, waitSandboxes); err != nil {
+		if err := target.AwaitPool(ctx, c, targets[name].Namespace, targets[name].Pool, waitSandboxes); err != nil {
 			return err
 		}
 	}

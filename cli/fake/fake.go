@@ -6,13 +6,14 @@
 //
 // What it pretends is told by the environment: FAKE_DOCTOR=missing,
 // FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER and FAKE_DOWN=LAYER (that layer
-// fails), FAKE_RUN=held|breached|inconclusive|partial|error|residue|interrupt,
+// fails), FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
 // FAKE_PROVE=killed|survived|void.
 package fake
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/cli"
+	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -159,6 +161,9 @@ func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error
 	kind := m.getenv("FAKE_RUN")
 	if kind == "error" {
 		return nil, errors.New("finding the target: the cluster UID is another's")
+	}
+	if kind == "unfit" {
+		return nil, fmt.Errorf("%w: image %q is not on the nodes", guest.ErrUnfit, "made/up:1")
 	}
 	if kind == "interrupt" {
 		p, err := os.FindProcess(os.Getpid())

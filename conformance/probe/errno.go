@@ -20,6 +20,7 @@ import (
 // it never classifies as dropped.
 var ErrCut = errors.New("the attempt ended before an answer was due")
 
+// classes is the one table of error numbers, for the network's and for files'.
 var classes = map[syscall.Errno]verdict.Class{
 	syscall.EPERM:           verdict.Permission,
 	syscall.EACCES:          verdict.Permission,
@@ -29,6 +30,7 @@ var classes = map[syscall.Errno]verdict.Class{
 	syscall.ESOCKTNOSUPPORT: verdict.Unsupported,
 	syscall.EOPNOTSUPP:      verdict.Unsupported,
 	syscall.ENODEV:          verdict.Unsupported,
+	syscall.ENXIO:           verdict.Unsupported,
 	syscall.EROFS:           verdict.ReadOnly,
 	syscall.ENOSPC:          verdict.NoSpace,
 	syscall.EDQUOT:          verdict.NoSpace,
@@ -36,6 +38,8 @@ var classes = map[syscall.Errno]verdict.Class{
 	syscall.ENOTDIR:         verdict.Absent,
 	syscall.EAGAIN:          verdict.ResourceLimit,
 	syscall.ENOMEM:          verdict.ResourceLimit,
+	syscall.EMFILE:          verdict.ResourceLimit,
+	syscall.ENFILE:          verdict.ResourceLimit,
 	syscall.ECONNREFUSED:    verdict.Refused,
 	syscall.ECONNRESET:      verdict.Reset,
 	syscall.EPIPE:           verdict.Reset,

@@ -19,10 +19,14 @@ import (
 func TestAnErrorIsClassifiedByItsNumber(t *testing.T) {
 	for no, want := range map[syscall.Errno]verdict.Class{
 		syscall.EPERM: verdict.Permission, syscall.EACCES: verdict.Permission, syscall.ENOSYS: verdict.NoSyscall,
-		syscall.EROFS: verdict.ReadOnly, syscall.ENOSPC: verdict.NoSpace, syscall.ENOENT: verdict.Absent,
+		syscall.EROFS: verdict.ReadOnly, syscall.ENOSPC: verdict.NoSpace, syscall.EDQUOT: verdict.NoSpace,
+		syscall.ENOENT: verdict.Absent, syscall.ENOTDIR: verdict.Absent,
+		syscall.ENODEV: verdict.Unsupported, syscall.ENXIO: verdict.Unsupported, syscall.EOPNOTSUPP: verdict.Unsupported,
+		syscall.EAFNOSUPPORT: verdict.Unsupported,
+		syscall.ENOMEM:       verdict.ResourceLimit, syscall.EMFILE: verdict.ResourceLimit, syscall.ENFILE: verdict.ResourceLimit,
 		syscall.ECONNREFUSED: verdict.Refused, syscall.ECONNRESET: verdict.Reset, syscall.EHOSTUNREACH: verdict.Unreachable,
-		syscall.ETIMEDOUT: verdict.Dropped, syscall.EAFNOSUPPORT: verdict.Unsupported, syscall.ENOMEM: verdict.ResourceLimit,
-		syscall.EINVAL: verdict.Unknown, syscall.EINTR: verdict.Unknown,
+		syscall.ETIMEDOUT: verdict.Dropped,
+		syscall.EINVAL:    verdict.Unknown, syscall.EINTR: verdict.Unknown, syscall.EIO: verdict.Unknown,
 	} {
 		assert.Equal(t, want, Classify(fmt.Errorf("wrapped: %w", &os.PathError{Op: "open", Path: "/x", Err: no})), no)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/overlays"
 )
@@ -101,7 +102,7 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 			return down, err
 		}
 	}
-	return down, AwaitPool(ctx, s.Kube, o.Namespace(), s.Ready)
+	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), overlays.PoolName, s.Ready)
 }
 
 // vacant waits until what an earlier try left of the namespace is gone: the API
@@ -257,77 +258,4 @@ func Remove(ctx context.Context, k *kube.Client, objects []unstructured.Unstruct
 		}
 	}
 	return k.Delete(ctx, kube.Refs(outside))
-}
-
-// AwaitPool waits until the warm pool of a namespace has a sandbox to give; one
-// that is meant to hold none is not waited for. Its error says what keeps the
-// Pods from starting.
-func AwaitPool(ctx context.Context, k *kube.Client, namespace string, timeout time.Duration) error {
-	pools := schema.GroupVersionResource{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxwarmpools"}
-	err := wait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
-		p, err := k.Dynamic.Resource(pools).Namespace(namespace).Get(ctx, overlays.PoolName, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		ready, _, err := unstructured.NestedInt64(p.Object, "status", "readyReplicas")
-		if err != nil {
-			return false, err
-		}
-		// A mutant's pool may be empty by intent; the API server fills in the 1
-		// of a pool that does not say.
-		want, found, err := unstructured.NestedInt64(p.Object, "spec", "replicas")
-		if err != nil {
-			return false, err
-		}
-		if ready > 0 || found && want == 0 {
-			return true, nil
-		}
-		pods, err := k.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		return false, hopeless(pods.Items)
-	})
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("waiting for the pool of namespace %s: %w", namespace, explain(ctx, k, namespace, err))
-}
-
-// hopeless returns an error for a Pod that no waiting will help.
-func hopeless(pods []corev1.Pod) error {
-	for _, p := range pods {
-		for _, c := range p.Status.ContainerStatuses {
-			w := c.State.Waiting
-			if w == nil {
-				continue
-			}
-			switch w.Reason {
-			case "ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName":
-				return fmt.Errorf("image %q is not on the node (%s): build it into the cluster with `stockade images build`, or name one that `stockade images list` shows", c.Image, w.Reason)
-			case "CreateContainerConfigError", "CrashLoopBackOff", "RunContainerError":
-				return fmt.Errorf("container %q of Pod %s does not start (%s): %s", c.Name, p.Name, w.Reason, w.Message)
-			}
-		}
-	}
-	return nil
-}
-
-// explain adds what the cluster says about why nothing is ready: the warning
-// events of the namespace, each reason once.
-func explain(ctx context.Context, k *kube.Client, namespace string, err error) error {
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	events, listErr := k.Clientset.CoreV1().Events(namespace).List(short, metav1.ListOptions{})
-	if listErr != nil {
-		return errors.Join(err, listErr)
-	}
-	seen := map[string]bool{}
-	for _, e := range events.Items {
-		if e.Type == corev1.EventTypeWarning && !seen[e.Reason] {
-			seen[e.Reason] = true
-			err = errors.Join(err, fmt.Errorf("%s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message))
-		}
-	}
-	return err
 }

@@ -35,6 +35,7 @@ var (
 	templateKind = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxTemplate"}
 	sandboxKind  = schema.GroupVersionKind{Group: "agents.x-k8s.io", Version: "v1beta1", Kind: "Sandbox"}
 	podKind      = corev1.SchemeGroupVersion.WithKind("Pod")
+	spaceKind    = corev1.SchemeGroupVersion.WithKind("Namespace")
 )
 
 const (
@@ -389,7 +390,7 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 // Labelled implements [Remover].
 func (k *Kube) Labelled(ctx context.Context) ([]Owned, error) {
 	var out []Owned
-	for _, kind := range []schema.GroupVersionKind{claimKind, sandboxKind, podKind} {
+	for _, kind := range []schema.GroupVersionKind{spaceKind, claimKind, sandboxKind, podKind} {
 		m, err := k.o.Client.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if meta.IsNoMatchError(err) {
 			continue // nothing of a kind that is not there
@@ -397,7 +398,11 @@ func (k *Kube) Labelled(ctx context.Context) ([]Owned, error) {
 		if err != nil {
 			return nil, fmt.Errorf("finding the resource of %s: %w", kind.Kind, err)
 		}
-		list, err := k.o.Client.Dynamic.Resource(m.Resource).Namespace(k.o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: RunLabel})
+		namespace := k.o.Namespace
+		if kind == spaceKind {
+			namespace = "" // whose target is gone is in none of the targets' own
+		}
+		list, err := k.o.Client.Dynamic.Resource(m.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: RunLabel})
 		if err != nil {
 			return nil, fmt.Errorf("listing what runs created: %w", err)
 		}
@@ -413,7 +418,7 @@ func (k *Kube) Labelled(ctx context.Context) ([]Owned, error) {
 }
 
 // Remove implements [Remover]. A claim counts as gone when its Sandbox is gone
-// too.
+// too, a namespace when everything in it is.
 func (k *Kube) Remove(ctx context.Context, run string, ref Ref) error {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -444,7 +449,14 @@ func (k *Kube) Remove(ctx context.Context, run string, ref Ref) error {
 		return fmt.Errorf("removing %s: %w", ref, err)
 	}
 	box, _, _ := unstructured.NestedString(live.Object, "status", "sandbox", "name")
-	ctx, cancel := context.WithTimeout(ctx, k.t.Gone)
+	bound := k.t.Gone
+	if ref.Kind == spaceKind.Kind {
+		bound = k.t.Vacate
+		if err := k.evict(ctx, ref.Name); err != nil {
+			return fmt.Errorf("removing %s: %w", ref, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	err = until(ctx, poll, func() bool {
 		now, err := res.Get(ctx, ref.Name, metav1.GetOptions{})
@@ -461,4 +473,24 @@ func (k *Kube) Remove(ctx context.Context, run string, ref Ref) error {
 		return fmt.Errorf("waiting for %s to be gone: %w", ref, err)
 	}
 	return nil
+}
+
+// evict ends the Pods of a namespace that is being deleted, in which no new
+// ones can be made. A user's template may ask for an hour's grace, and a
+// program that ignores SIGTERM would take all of it.
+func (k *Kube) evict(ctx context.Context, namespace string) error {
+	pods := k.o.Client.Clientset.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing its Pods: %w", err)
+	}
+	grace := int64(1) // seconds; 0 would not wait for the kubelet
+	var errs []error
+	for _, p := range list.Items {
+		err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("ending Pod %s: %w", p.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -43,6 +43,8 @@ func pretended(t *testing.T, pods []runtime.Object, objects ...runtime.Object) *
 		mapper.Add(kind, meta.RESTScopeNamespace)
 		lists[plural] = kind.Kind + "List"
 	}
+	mapper.Add(spaceKind, meta.RESTScopeRoot)
+	lists[corev1.SchemeGroupVersion.WithResource("namespaces")] = "NamespaceList"
 	k, err := NewKube(KubeOptions{
 		Client: &kube.Client{
 			Clientset: kubefake.NewClientset(pods...), Mapper: mapper,
@@ -52,7 +54,7 @@ func pretended(t *testing.T, pods []runtime.Object, objects ...runtime.Object) *
 	})
 	require.NoError(t, err)
 	k.run = "r"
-	k.t = Timeouts{Claim: 300 * time.Millisecond, Gone: 300 * time.Millisecond}.filled()
+	k.t = Timeouts{Claim: 300 * time.Millisecond, Gone: 300 * time.Millisecond, Vacate: 300 * time.Millisecond}.filled()
 	k.led, err = OpenLedger(t.TempDir(), "r", "uid")
 	require.NoError(t, err)
 	return k
@@ -156,6 +158,24 @@ func TestRemoveLeavesAloneWhatTheRunDidNotMake(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(err))
 	_, err = k.get(t.Context(), podKind, "other")
 	assert.NoError(t, err)
+}
+
+func TestANamespaceOfARunIsFoundAndRemovedWithItsPods(t *testing.T) {
+	mine, other := object(spaceKind, "", "mine"), object(spaceKind, "", "other")
+	mine.SetLabels(map[string]string{RunLabel: "r"})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mine", Name: "p"}}
+	k := pretended(t, []runtime.Object{pod}, mine, other)
+	owned, err := k.Labelled(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []Owned{{Ref: refOf(mine), Run: "r"}}, owned)
+
+	require.NoError(t, k.Remove(t.Context(), "r", owned[0].Ref))
+	require.NoError(t, k.Remove(t.Context(), "r", refOf(other)))
+	_, err = k.get(t.Context(), spaceKind, "other")
+	require.NoError(t, err, "a namespace that no run made is left alone")
+	pods, err := k.o.Client.Clientset.CoreV1().Pods("mine").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, pods.Items)
 }
 
 func TestAClaimIsGoneOnlyWithItsSandbox(t *testing.T) {

@@ -35,6 +35,9 @@ type Timeouts struct {
 	End time.Duration
 	// Gone is how long an object may take to vanish; 20 s.
 	Gone time.Duration
+	// Vacate is how long a namespace may take to vanish with all that lives in
+	// it; 90 s.
+	Vacate time.Duration
 	// Clean bounds the cleanup at the end, also after a Ctrl-C; 45 s.
 	Clean time.Duration
 }
@@ -53,6 +56,7 @@ func (t Timeouts) filled() Timeouts {
 	def(&t.Settle, 250*time.Millisecond)
 	def(&t.End, 10*time.Second)
 	def(&t.Gone, 20*time.Second)
+	def(&t.Vacate, 90*time.Second)
 	def(&t.Clean, 45*time.Second)
 	return t
 }
@@ -102,7 +106,8 @@ type Options struct {
 	Probe []byte
 	// Scenarios to run; see [ForTarget].
 	Scenarios []*suite.Scenario
-	// TargetName is "reference", "seed", or a mutant's id.
+	// TargetName is "reference", "seed", a mutant's id, or "template/" with the
+	// name of a user's own template.
 	TargetName string
 	// Cluster is the UID that the target's descriptor gives of the cluster's
 	// kube-system namespace. Another cluster is refused.

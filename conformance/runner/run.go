@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -266,7 +267,10 @@ func (r *execution) clean(ctx context.Context) (residue []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Timeouts.Clean)
 	defer cancel()
 	done := r.o.Progress.Step("removing what the run created")
-	for _, ref := range r.led.Open() {
+	refs := r.led.Open()
+	// Namespaces first: what lives in one goes with it.
+	slices.SortFunc(refs, func(a, b Ref) int { return strings.Compare(a.Namespace, b.Namespace) })
+	for _, ref := range refs {
 		err := r.o.Ground.Remove(ctx, r.id, ref)
 		if err == nil {
 			err = r.led.Gone(ref)

@@ -111,15 +111,18 @@ func answer(got *unstructured.Unstructured, code int, err error) (suite.Answer, 
 }
 
 // sandbox is a compliant Sandbox of the target's own template.
-func (k *Kube) sandbox() suite.Object {
-	spec, _, _ := unstructured.NestedMap(k.template.Object, "spec") // a deep copy
+func (k *Kube) sandbox() suite.Object { return k.wrap(sandboxKind, SandboxSpec(k.template)) }
+
+// SandboxSpec returns, as a copy, what a template says of its Sandboxes.
+func SandboxSpec(template *unstructured.Unstructured) map[string]any {
+	spec, _, _ := unstructured.NestedMap(template.Object, "spec") // a deep copy
 	out := map[string]any{}
 	for _, field := range []string{"podTemplate", "volumeClaimTemplates", "service"} {
 		if v, ok := spec[field]; ok {
 			out[field] = v
 		}
 	}
-	return k.wrap(sandboxKind, out)
+	return out
 }
 
 // pod is a compliant Pod of the target's own template, as the controller would

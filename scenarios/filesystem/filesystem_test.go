@@ -3,11 +3,9 @@
 package filesystem
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,20 +19,6 @@ func TestTheFamilyRegisters(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
 	assert.Len(t, r.All(), 4)
-}
-
-func TestErrorsHaveTheirClass(t *testing.T) {
-	for err, want := range map[error]verdict.Class{
-		syscall.EROFS:           verdict.ReadOnly,
-		syscall.EPERM:           verdict.Permission,
-		syscall.EACCES:          verdict.Permission,
-		syscall.ENOENT:          verdict.Absent,
-		syscall.ENOSPC:          verdict.NoSpace,
-		syscall.EIO:             verdict.Unknown,
-		errors.New("no number"): verdict.Unknown,
-	} {
-		assert.Equal(t, want, classify(&os.PathError{Op: "open", Path: "/x", Err: err}), "%v", err)
-	}
 }
 
 func TestAWrittenFileIsASuccessOfTheAttack(t *testing.T) {

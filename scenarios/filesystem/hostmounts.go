@@ -74,7 +74,7 @@ func attackHostMounts(ctx context.Context, _ *probe.Env) []verdict.Step {
 	}
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return append(steps, verdict.Step{Name: "read mountinfo", Class: classify(err), Detail: err.Error()})
+		return append(steps, verdict.Step{Name: "read mountinfo", Class: probe.Classify(err), Detail: err.Error()})
 	}
 	return append(steps, sources(string(text)))
 }
@@ -85,7 +85,7 @@ func look(path string) verdict.Step {
 	step := verdict.Step{Name: "look for " + path}
 	info, err := os.Stat(path)
 	if err != nil {
-		step.Class, step.Detail = classify(err), err.Error()
+		step.Class, step.Detail = probe.Classify(err), err.Error()
 		if errors.Is(err, fs.ErrNotExist) {
 			step.Class = verdict.Absent
 		}

@@ -80,7 +80,7 @@ func mknod(d device, nonce string) verdict.Step {
 	name := filepath.Join(scratch, ".stockade-node-"+nonce)
 	// The kernel's dev_t for small numbers.
 	if err := syscall.Mknod(name, d.mode|0o600, d.major<<8|d.minor); err != nil {
-		step.Class, step.Detail = classify(err), err.Error()
+		step.Class, step.Detail = probe.Classify(err), err.Error()
 		return step
 	}
 	_ = os.Remove(name) // the sandbox is thrown away
@@ -102,7 +102,7 @@ func giveToRoot(nonce string) verdict.Step {
 		return step
 	}
 	if err := os.Chown(name, 0, 0); err != nil {
-		step.Class, step.Detail = classify(err), err.Error()
+		step.Class, step.Detail = probe.Classify(err), err.Error()
 		return step
 	}
 	step.OK, step.Detail = true, "the file is root's now"

@@ -63,7 +63,7 @@ func overfill(ctx context.Context, dir, nonce string, limit int64) verdict.Step 
 	case err == nil:
 		step.Class = verdict.Unknown
 	default:
-		step.Class = classify(err)
+		step.Class = probe.Classify(err)
 		step.Detail += ": " + err.Error()
 	}
 	return step
@@ -77,7 +77,7 @@ func fillHalf(ctx context.Context, env *probe.Env) []verdict.Step {
 	if err != nil || n != want {
 		step.OK, step.Class = false, verdict.Unknown
 		if err != nil {
-			step.Class, step.Detail = classify(err), step.Detail+": "+err.Error()
+			step.Class, step.Detail = probe.Classify(err), step.Detail+": "+err.Error()
 		}
 	}
 	return []verdict.Step{step}

@@ -91,7 +91,7 @@ func create(dir, nonce string) verdict.Step {
 		}
 		err = fmt.Errorf("written, but it does not read back: %w", errors.Join(err, errors.New("other content")))
 	}
-	step.Class, step.Detail = classify(err), err.Error()
+	step.Class, step.Detail = probe.Classify(err), err.Error()
 	return step
 }
 
@@ -105,7 +105,7 @@ func open(file string) verdict.Step {
 			step.Class, step.Detail = verdict.Absent, err.Error()
 			return step
 		}
-		step.Class, step.Detail = classify(err), err.Error()
+		step.Class, step.Detail = probe.Classify(err), err.Error()
 		return step
 	}
 	_ = f.Close() // nothing was written

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/overlays"
+)
+
+// Ready bounds the wait for the first sandbox.
+const Ready = 3 * time.Minute
+
+// Namespace returns a fresh name for the namespace of one run.
+func Namespace() (string, error) {
+	b := make([]byte, 4)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("drawing a name: %w", err)
+	}
+	return "guest-" + hex.EncodeToString(b), nil
+}
+
+// Ground is the ground of a run whose target is there for that run alone.
+type Ground struct {
+	// Ground is that of the target's namespace, which does not exist yet.
+	runner.Ground
+	Kube      *kube.Client
+	Template  *Template
+	Namespace string
+	// Ready bounds the wait for the first sandbox; 0 means [Ready].
+	Ready time.Duration
+}
+
+var _ runner.Ground = (*Ground)(nil)
+
+// Open deploys the template, and then opens the field as usual. Its error is
+// the reason why no sandbox of the template can be attacked.
+func (g *Ground) Open(ctx context.Context, run string, led *runner.Ledger, t runner.Timeouts) (*runner.Field, error) {
+	if err := g.deploy(ctx, run, led); err != nil {
+		return nil, fmt.Errorf("deploying template %s: %w", g.Template.Name, err)
+	}
+	return g.Ground.Open(ctx, run, led, t)
+}
+
+func (g *Ground) deploy(ctx context.Context, run string, led *runner.Ledger) error {
+	// Everything else lives in the namespace, and goes with it. It has no Pod
+	// Security level: the template is judged, not what stands around it.
+	if err := led.Creating(runner.Ref{APIVersion: "v1", Kind: "Namespace", Name: g.Namespace}); err != nil {
+		return err
+	}
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: g.Namespace, Labels: map[string]string{runner.RunLabel: run}}}
+	if _, err := g.Kube.Clientset.CoreV1().Namespaces().Create(ctx, space, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", g.Namespace, err)
+	}
+	template := g.Template.in(g.Namespace)
+	if err := g.admitted(ctx, template); err != nil {
+		return err
+	}
+	if err := g.Kube.Apply(ctx, []*unstructured.Unstructured{template, pool(g.Namespace)}); err != nil {
+		return err
+	}
+	ready := g.Ready
+	if ready == 0 {
+		ready = Ready
+	}
+	err := target.AwaitPool(ctx, g.Kube, g.Namespace, overlays.PoolName, ready)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("no sandbox was ready within %s: %w", ready, err)
+	}
+	return err
+}
+
+// admitted asks for one of the template's Sandboxes without storing it. The
+// controller would be refused as well, and tell its own log alone.
+func (g *Ground) admitted(ctx context.Context, template *unstructured.Unstructured) error {
+	kind := schema.GroupVersionKind{Group: "agents.x-k8s.io", Version: "v1beta1", Kind: "Sandbox"}
+	m, err := g.Kube.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return fmt.Errorf("finding the resource of Sandboxes (`stockade up` installs it): %w", err)
+	}
+	box := &unstructured.Unstructured{Object: map[string]any{"spec": runner.SandboxSpec(template)}}
+	box.SetGroupVersionKind(kind)
+	box.SetNamespace(g.Namespace)
+	box.SetName("dry-run")
+	_, err = g.Kube.Dynamic.Resource(m.Resource).Namespace(g.Namespace).Create(ctx, box, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return fmt.Errorf("the cluster admits no sandbox of it: %w", err)
+	}
+	return nil
+}
