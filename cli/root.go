@@ -62,7 +62,7 @@ All files lie under STOCKADE_HOME (default: stockade in the user's cache folder)
 		}
 	}
 	add(groupPlace, a.doctorCmd(), a.imagesCmd(), a.upCmd(), a.statusCmd(), a.execCmd(), a.downCmd())
-	add(groupAttack, a.runCmd(), a.proveCmd(), a.cleanupCmd())
+	add(groupAttack, a.runCmd(), a.proveCmd(), a.planCheckCmd(), a.cleanupCmd())
 	add(groupRead, a.listCmd(), a.showCmd(), a.reportCmd())
 	root.AddCommand(a.versionCmd(), a.rangeCmd())
 	return root

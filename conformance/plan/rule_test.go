@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+func verdicts(g Graph, p Profile) map[string]verdict.Verdict {
+	out := map[string]verdict.Verdict{}
+	for _, f := range Check(g, p, at) {
+		out[f.Rule.ID] = f.Result.Verdict()
+	}
+	return out
+}
+
+func TestEveryRuleIsDeclaredInFull(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range Rules() {
+		assert.Regexp(t, regexp.MustCompile(`^plan\.[a-z0-9]+(-[a-z0-9]+)*$`), r.ID)
+		assert.False(t, seen[r.ID], "%s stands twice", r.ID)
+		seen[r.ID] = true
+		assert.True(t, strings.HasPrefix(r.Title, "Find "), r.ID)
+		assert.NotEmpty(t, r.About, r.ID)
+		assert.NotEmpty(t, r.Severity, r.ID)
+		assert.NotEmpty(t, r.Mutants, r.ID)
+		for _, c := range r.Claims {
+			assert.Regexp(t, `^(AS|KG|PG)-[0-9]{2}$`, c, r.ID)
+		}
+		if r.skip != nil {
+			assert.Empty(t, r.skip(full), "%s: the full profile is for every rule", r.ID)
+		}
+	}
+}
+
+func TestEveryRuleHoldsOverASoundGraph(t *testing.T) {
+	for _, f := range Check(standard(), full, at) {
+		assert.Equal(t, verdict.Held, f.Result.Verdict(), "%s: %s %s", f.Rule.ID, f.Result.Reason(), f.Result.Detail())
+	}
+}
+
+func TestAutopilotHasNoRulesForPools(t *testing.T) {
+	p := full
+	p.Autopilot = true
+	for id, v := range verdicts(autopilotGraph(), p) {
+		switch id {
+		case "plan.system-pool", "plan.reserved-taint", "plan.metadata-mode", "plan.pids-limit", "plan.cpu-quota", "plan.shielded-nodes":
+			assert.Equal(t, verdict.NotApplicable, v, id)
+		default:
+			assert.Equal(t, verdict.Held, v, id)
+		}
+	}
+}
+
+// Each mutant changes one place of a sound graph; its own rule must say
+// Breached, and no other rule may change its mind.
+func TestEachMutantIsSeenByItsOwnRuleAlone(t *testing.T) {
+	pilot := full
+	pilot.Autopilot = true
+	tried := map[string]bool{}
+	for _, ground := range []struct {
+		graph   func() Graph
+		profile Profile
+	}{{standard, full}, {autopilotGraph, pilot}} {
+		before := verdicts(ground.graph(), ground.profile)
+		for _, r := range Rules() {
+			for _, m := range r.Mutants {
+				g := ground.graph()
+				if before[r.ID] == verdict.NotApplicable || !m.Apply(&g) {
+					continue
+				}
+				tried[r.ID+"/"+m.ID] = true
+				for id, v := range verdicts(g, ground.profile) {
+					switch {
+					case id == r.ID:
+						assert.Equal(t, verdict.Breached, v, "%s under %s", id, m.ID)
+					case m.ID == "pool-on-autopilot" && v == verdict.Inconclusive:
+						// The pool that should not be there says nothing of itself:
+						// the rules for pools, which now concern it, cannot tell.
+					default:
+						assert.NotEqual(t, verdict.Breached, v, "%s under %s", id, m.ID)
+						if m.ID != "pool-on-autopilot" {
+							assert.Equal(t, before[id], v, "%s under %s", id, m.ID)
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, r := range Rules() {
+		for _, m := range r.Mutants {
+			assert.True(t, tried[r.ID+"/"+m.ID], "%s of %s was never tried", m.ID, r.ID)
+		}
+	}
+}
+
+func TestNothingHoldsWhereThereIsNothing(t *testing.T) {
+	for name, g := range map[string]Graph{
+		"empty":               {},
+		"of something else":   {Resources: []Resource{{Type: "aws:s3/bucket:Bucket", Name: "b", Inputs: obj{}}}},
+		"without any inputs":  bare(),
+		"all of them unknown": hidden(),
+	} {
+		for id, v := range verdicts(g, full) {
+			assert.NotEqual(t, verdict.Held, v, "%s over a graph %s", id, name)
+		}
+	}
+}
+
+// bare is the sound graph with every input taken away. Switches whose absence
+// is their safe default do hold then.
+func bare() Graph {
+	g := standard()
+	for i := range g.Resources {
+		g.Resources[i].Inputs = obj{"networkPolicy": obj{"enabled": Unknown{}}, "nodeConfig": obj{"labels": Unknown{}}, "status": Unknown{}}
+	}
+	return g
+}
+
+func hidden() Graph {
+	g := standard()
+	for _, r := range g.Resources {
+		for k := range r.Inputs {
+			r.Inputs[k] = Unknown{}
+		}
+		r.Inputs["networkPolicy"] = Unknown{}
+		if r.Type == typePool {
+			r.Inputs["nodeConfig"] = Unknown{}
+		}
+	}
+	return g
+}
+
+// walk visits every leaf of a value with a function that sets it.
+func walk(v any, path string, visit func(path string, set func(any))) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k := range v {
+			if _, leaf := v[k].(map[string]any); !leaf {
+				visit(path+"."+k, func(x any) { v[k] = x })
+			}
+			walk(v[k], path+"."+k, visit)
+		}
+	case []any:
+		for i := range v {
+			visit(path+"[]", func(x any) { v[i] = x })
+			walk(v[i], path+"[]", visit)
+		}
+	}
+}
+
+// leaves counts how many places walk visits.
+func leaves(g Graph) (n int) {
+	for _, r := range g.Resources {
+		walk(r.Inputs, "", func(string, func(any)) { n++ })
+	}
+	return n
+}
+
+// spoil returns the sound graph with its nth place set to x.
+func spoil(nth int, x any) (g Graph, where string) {
+	g = standard()
+	n := 0
+	var set func(any)
+	for _, r := range g.Resources {
+		walk(r.Inputs, r.String(), func(path string, s func(any)) {
+			if n == nth {
+				where, set = path, s
+			}
+			n++
+		})
+	}
+	set(x)
+	return g, where
+}
+
+func TestAnUnknownOrOddValueNeverPanics(t *testing.T) {
+	for n := range leaves(standard()) {
+		for _, x := range []any{Unknown{}, nil, "\x1b[31m", -1.0, true, []any{nil}, obj{"a": nil}} {
+			g, where := spoil(n, x)
+			// Without the control, which only does the same once more.
+			for _, r := range Rules() {
+				require.NotPanics(t, func() { r.judge(&look{Graph: g, Profile: full}) }, "%s: %s = %v", r.ID, where, x)
+			}
+		}
+	}
+}
+
+func TestWhatEveryRuleWantsMustBeKnown(t *testing.T) {
+	for path, rule := range map[string]string{
+		"datapathProvider":                                      "plan.dataplane-v2",
+		"enableFqdnNetworkPolicy":                               "plan.fqdn-policy",
+		"privateClusterConfig.enablePrivateNodes":               "plan.private-nodes",
+		"controlPlaneEndpointsConfig.ipEndpointsConfig.enabled": "plan.control-plane",
+		"anonymousAuthenticationConfig.mode":                    "plan.anonymous-access",
+		"workloadIdentityConfig.workloadPool":                   "plan.workload-identity",
+		"deletionProtection":                                    "plan.deletion-protection",
+		"releaseChannel.channel":                                "plan.release-channel",
+		"binaryAuthorization.evaluationMode":                    "plan.binary-authorization",
+		"ipAllocationPolicy.servicesSecondaryRangeName":         "plan.private-ranges",
+		"nodeConfig.workloadMetadataConfig.mode":                "plan.metadata-mode",
+		"nodeConfig.kubeletConfig.podPidsLimit":                 "plan.pids-limit",
+		"nodeConfig.kubeletConfig.cpuCfsQuota":                  "plan.cpu-quota",
+		"nodeConfig.imageType":                                  "plan.gvisor-pool",
+		"nodeConfig.serviceAccount":                             "plan.node-identity",
+		"nodeConfig.shieldedInstanceConfig.enableSecureBoot":    "plan.shielded-nodes",
+		"privateIpGoogleAccess":                                 "plan.private-google-access",
+		"secondaryIpRanges":                                     "plan.overlapping-ranges",
+		"rrdatas":                                               "plan.restricted-dns",
+		"role":                                                  "plan.least-privilege",
+		"dockerConfig.immutableTags":                            "plan.immutable-tags",
+		"status.vpcAccessibleServices.allowedServices":          "plan.perimeter-network",
+		"status.restrictedServices":                             "plan.perimeter-services",
+		"status.resources":                                      "plan.perimeter-enforced",
+		"spec.egress":                                           "plan.allow-list",
+	} {
+		g := standard()
+		for _, r := range g.Resources {
+			if _, st := r.find(path); st == known {
+				r.put(path, Unknown{})
+			}
+		}
+		got := verdicts(g, full)[rule]
+		assert.Equal(t, verdict.Inconclusive, got, "%s with an unknown %s", rule, path)
+	}
+}
+
+func TestAPartialGraphHoldsNothing(t *testing.T) {
+	g := standard()
+	g.Partial = "12 unchanged resources are left out"
+	for _, p := range []Profile{full, {}} {
+		for id, v := range verdicts(g, p) {
+			assert.Equal(t, verdict.Inconclusive, v, id)
+		}
+	}
+}
+
+func TestADryRunIsNoPerimeterYet(t *testing.T) {
+	g := standard()
+	for _, r := range g.of(typePerimeter) {
+		r.Inputs["spec"] = r.Inputs["status"]
+		delete(r.Inputs, "status")
+	}
+	for id, v := range verdicts(g, full) {
+		if id == "plan.perimeter-enforced" {
+			assert.Equal(t, verdict.Breached, v)
+		} else {
+			assert.Equal(t, verdict.Held, v, id)
+		}
+	}
+}
+
+func TestWhatIsDeclaredAbsentAndIsThereIsJudged(t *testing.T) {
+	// A perimeter that nobody declared must still be a sound one.
+	g := standard()
+	for _, r := range g.of(typePerimeter) {
+		r.put("status.vpcAccessibleServices.enableRestriction", false)
+	}
+	assert.Equal(t, verdict.Breached, verdicts(g, Profile{})["plan.perimeter-network"])
+	assert.Equal(t, verdict.Held, verdicts(g, Profile{ThrowAway: true})["plan.deletion-protection"])
+}
+
+func TestAThrowAwayClusterNeedsNoProtection(t *testing.T) {
+	g := standard()
+	for _, r := range g.of(typeCluster) {
+		r.Inputs["deletionProtection"] = false
+	}
+	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{ThrowAway: true})["plan.deletion-protection"])
+	assert.Equal(t, verdict.Breached, verdicts(g, Profile{})["plan.deletion-protection"])
+}
+
+func TestAutopilotThatIsDeclaredMustBeOn(t *testing.T) {
+	p := full
+	p.Autopilot = true
+	assert.Equal(t, verdict.Breached, verdicts(standard(), p)["plan.gvisor-pool"])
+}
+
+// Weaknesses beyond the mutants: each rule looks at more than one place.
+func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule  string
+		apply func(*Graph) bool
+	}{
+		"Calico's add-on":             {"plan.no-calico", set(typeCluster, "addonsConfig.networkPolicyConfig.disabled", false)},
+		"public nodes in a pool":      {"plan.private-nodes", set(typePool, "networkConfig.enablePrivateNodes", false)},
+		"a client certificate":        {"plan.anonymous-access", set(typeCluster, "masterAuth.clientCertificateConfig.issueClientCertificate", true)},
+		"ABAC":                        {"plan.anonymous-access", set(typeCluster, "enableLegacyAbac", true)},
+		"no gVisor at all":            {"plan.gvisor-pool", setWhere(typePool, isSandboxed, "nodeConfig.sandboxConfig", obj{})},
+		"the sandbox's label":         {"plan.reserved-taint", set(typePool, "nodeConfig.labels", obj{reservedKey: "gvisor"})},
+		"a pattern for every image":   {"plan.binary-authorization", set(typeBinauthz, "admissionWhitelistPatterns", []any{obj{"namePattern": "*"}})},
+		"a pattern for a whole host":  {"plan.binary-authorization", set(typeBinauthz, "admissionWhitelistPatterns", []any{obj{"namePattern": "gcr.io/*"}})},
+		"a dry run of the image rule": {"plan.binary-authorization", set(typeBinauthz, "defaultAdmissionRule.enforcementMode", "DRYRUN_AUDIT_LOG_ONLY")},
+		"a role for everybody":        {"plan.least-privilege", set(typeProjectIAM, "member", "allUsers")},
+		"a public zone":               {"plan.restricted-dns", set(typeZone, "visibility", "public")},
+		"a zone that is gone":         {"plan.restricted-dns", drop(func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
+		"a host of its own":           {"plan.restricted-dns", setWhere(typeRecord, func(r Resource) bool { return r.Name == "gcr.io-any" }, "rrdatas", []any{"evil.example."})},
+		"egress by any port":          {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "public" }, "allows", []any{obj{"protocol": "all"}})},
+		"egress to two halves":        {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"0.0.0.0/1", "128.0.0.0/1"})},
+		"egress without destinations": {"plan.egress-firewall", func(g *Graph) bool {
+			for _, r := range g.of(typeFirewall) {
+				if r.Name == "own" {
+					delete(r.Inputs, "destinationRanges")
+				}
+			}
+			return true
+		}},
+		"a deny rule for some nodes":  {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "targetTags", []any{"x"})},
+		"an API that is unrestricted": {"plan.perimeter-services", set(typeService, "service", "run.googleapis.com")},
+		"a door for any user":         {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{"identityType": "ANY_USER_ACCOUNT"}}})},
+		"a door to every service":     {"plan.perimeter-doors", set(typePerimeter, "status.egressPolicies", []any{obj{"egressTo": obj{"operations": []any{obj{"serviceName": "*"}}}}})},
+		"a perimeter around nothing":  {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{})},
+		"a name for a whole domain":   {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"pattern": "*.com"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
+		"a list for all ports":        {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com"}}}})},
+		"a digest that is cut":        {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.containers", []any{obj{"image": "a@sha256:0123"}})},
+		"a sidecar by tag":            {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.initContainers", []any{obj{"image": "a:1"}})},
+		"no process at all":           {"plan.pids-limit", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", -1.0)},
+		"Compute Engine's account":    {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "1-compute@developer.gserviceaccount.com")},
+		"Shielded nodes off":          {"plan.shielded-nodes", set(typeCluster, "enableShieldedNodes", false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := standard()
+			require.True(t, c.apply(&g))
+			got := verdicts(g, full)
+			assert.Equal(t, verdict.Breached, got[c.rule])
+		})
+	}
+}
+
+func TestARuleThatMissesItsMutantHoldsNothing(t *testing.T) {
+	blind := &Rule{
+		ID: "plan.blind", Title: "Find nothing", Mutants: []Mutant{{"m", "something is weaker", set(typeCluster, "deletionProtection", false)}},
+		judge: func(l *look) { l.sound("everything", "is fine") },
+	}
+	f := blind.Check(standard(), full, at)
+	assert.Equal(t, verdict.Inconclusive, f.Result.Verdict())
+	assert.Equal(t, verdict.ControlFailed, f.Result.Reason())
+	// Nor does one whose mutant finds nothing to change.
+	assert.Equal(t, verdict.ControlFailed, blind.Check(Graph{}, full, at).Result.Reason())
+}
+
+func TestAMutantLeavesTheGraphThatIsJudgedAlone(t *testing.T) {
+	g := standard()
+	want := g.Clone()
+	Check(g, full, at)
+	assert.Equal(t, want, g)
+}

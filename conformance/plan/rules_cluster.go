@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// autopilot tells whether the cluster says so itself.
+func autopilot(r Resource) bool {
+	on, st := r.flag("enableAutopilot")
+	return st == known && on
+}
+
+var clusterRules = []*Rule{
+	{
+		ID: "plan.dataplane-v2", Title: "Find a cluster that does not enforce network policies",
+		About:  "Dataplane V2 can only be chosen when the cluster is made, and without it a NetworkPolicy on GKE Standard does nothing. Autopilot always has it.",
+		Claims: []string{"AS-17", "AS-12"}, Severity: suite.Critical,
+		Mutants: []Mutant{{"legacy-datapath", "the cluster has the old data path", set(typeCluster, "datapathProvider", "LEGACY_DATAPATH")}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				if _, st := c.find("datapathProvider"); st == absent && autopilot(c) {
+					l.sound(c.String(), "Autopilot always runs Dataplane V2")
+					continue
+				}
+				l.wants(c, "datapathProvider", "ADVANCED_DATAPATH")
+			}
+		},
+	},
+	{
+		ID: "plan.no-calico", Title: "Find Calico switched on beside Dataplane V2",
+		About:  "The two exclude each other: GKE refuses the cluster, or an update of it, and the plan fails only then.",
+		Claims: []string{"AS-17"}, Severity: suite.Medium,
+		Mutants: []Mutant{{"calico-too", "the Calico add-on is switched on", set(typeCluster, "networkPolicy", map[string]any{"enabled": true, "provider": "CALICO"})}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				// Here absence is what is wanted, and it is known to be off then.
+				l.off(c, "networkPolicy.enabled", true)
+				l.off(c, "addonsConfig.networkPolicyConfig.disabled", false)
+			}
+		},
+	},
+	{
+		ID: "plan.fqdn-policy", Title: "Find a shared server whose egress cannot go by host name",
+		About:  "The allow-list is a GKE FQDN network policy; a cluster without the switch has no such kind, and the policy is refused or does nothing.",
+		Claims: []string{"KG-05"}, Severity: suite.High,
+		skip: func(p Profile) string {
+			return unless(p.AllowList, "this environment has no allow-list of host names")
+		},
+		present: func(g Graph) bool { return g.anyFlag(typeCluster, "enableFqdnNetworkPolicy") },
+		Mutants: []Mutant{{"no-fqdn-policy", "FQDN policies are off", set(typeCluster, "enableFqdnNetworkPolicy", false)}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.wants(c, "enableFqdnNetworkPolicy", true)
+			}
+		},
+	},
+	{
+		ID: "plan.private-nodes", Title: "Find nodes with public addresses",
+		About:  "A node with an address of its own can be reached from outside, and what it sends does not pass Cloud NAT.",
+		Claims: []string{"AS-17", "KG-07"}, Severity: suite.High,
+		Mutants: []Mutant{{"public-nodes", "nodes get public addresses", set(typeCluster, "privateClusterConfig.enablePrivateNodes", false)}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.wants(c, "privateClusterConfig.enablePrivateNodes", true)
+			}
+			// A pool follows its cluster unless it says something else.
+			for _, p := range l.of(typePool) {
+				l.off(p, "networkConfig.enablePrivateNodes", false)
+			}
+		},
+	},
+	{
+		ID: "plan.control-plane", Title: "Find a control plane that answers on an address",
+		About:  "With the DNS endpoint alone, every caller passes Google's front end and IAM before it reaches the API server.",
+		Claims: []string{"KG-07", "KG-03"}, Severity: suite.High,
+		Mutants: []Mutant{{"ip-endpoint", "the control plane has an IP endpoint", set(typeCluster, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled", true)}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.wants(c, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled", false)
+			}
+		},
+	},
+	{
+		ID: "plan.anonymous-access", Title: "Find ways to the API server for callers without a name",
+		About:  "Anonymous requests beyond the health checks, bindings to everybody, ABAC and client certificates each let somebody in whom IAM does not know.",
+		Claims: []string{"KG-03"}, Severity: suite.High,
+		Mutants: []Mutant{{"anonymous", "anonymous requests are let in", set(typeCluster, "anonymousAuthenticationConfig.mode", "ENABLED")}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.wants(c, "anonymousAuthenticationConfig.mode", "LIMITED")
+				l.wants(c, "rbacBindingConfig.enableInsecureBindingSystemAuthenticated", false)
+				l.wants(c, "rbacBindingConfig.enableInsecureBindingSystemUnauthenticated", false)
+				l.off(c, "enableLegacyAbac", true)
+				l.off(c, "masterAuth.clientCertificateConfig.issueClientCertificate", true)
+			}
+		},
+	},
+	{
+		ID: "plan.workload-identity", Title: "Find a cluster whose Pods would act as their node",
+		About:  "Without a workload pool the metadata server has no identity for a Pod but the node's.",
+		Claims: []string{"KG-09", "KG-03"}, Severity: suite.High,
+		Mutants: []Mutant{{"no-workload-pool", "there is no workload pool", set(typeCluster, "workloadIdentityConfig.workloadPool", "")}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				pool, st := c.text("workloadIdentityConfig.workloadPool")
+				what := c.String() + ": workloadIdentityConfig.workloadPool"
+				switch {
+				case st != known:
+					l.missing(c, "workloadIdentityConfig.workloadPool", st)
+				case strings.HasSuffix(pool, ".svc.id.goog") && len(pool) > len(".svc.id.goog"):
+					l.sound(what, "it is %s", pool)
+				default:
+					l.weak(what, "%.80q is no workload pool", pool)
+				}
+			}
+		},
+	},
+	{
+		ID: "plan.deletion-protection", Title: "Find a cluster that one command deletes",
+		About:    "Good practice for everything but a throw-away cluster: a destroy of the wrong stack stops here.",
+		Severity: suite.Low,
+		skip: func(p Profile) string {
+			return unless(!p.ThrowAway, "the cluster is declared to be thrown away")
+		},
+		present: func(g Graph) bool { return g.anyFlag(typeCluster, "deletionProtection") },
+		Mutants: []Mutant{{"unprotected", "deletion protection is off", set(typeCluster, "deletionProtection", false)}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.wants(c, "deletionProtection", true)
+			}
+		},
+	},
+	{
+		ID: "plan.release-channel", Title: "Find a cluster that is not patched",
+		About:    "gVisor and the kernel come with the node's version: only a release channel brings their fixes.",
+		Claims:   []string{"AS-17"},
+		Severity: suite.Medium,
+		Mutants:  []Mutant{{"no-channel", "the cluster is on no release channel", set(typeCluster, "releaseChannel.channel", "UNSPECIFIED")}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.oneOf(c, "releaseChannel.channel", "RAPID", "REGULAR", "STABLE", "EXTENDED")
+			}
+		},
+	},
+	{
+		ID: "plan.binary-authorization", Title: "Find a cluster that runs any image",
+		About:  "The project's policy must be enforced by the cluster, deny by default, and let in no pattern that matches everything.",
+		Claims: []string{"PG-02"}, Severity: suite.High,
+		Mutants: []Mutant{
+			{"allow-any-image", "the default rule lets every image in", set(typeBinauthz, "defaultAdmissionRule.evaluationMode", "ALWAYS_ALLOW")},
+		},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				l.wants(c, "binaryAuthorization.evaluationMode", "PROJECT_SINGLETON_POLICY_ENFORCE")
+			}
+			for _, p := range l.each(typeBinauthz) {
+				l.oneOf(p, "defaultAdmissionRule.evaluationMode", "ALWAYS_DENY", "REQUIRE_ATTESTATION")
+				l.wants(p, "defaultAdmissionRule.enforcementMode", "ENFORCED_BLOCK_AND_AUDIT_LOG")
+				patterns, st := p.objects("admissionWhitelistPatterns")
+				if st == unknown {
+					l.missing(p, "admissionWhitelistPatterns", st)
+				}
+				for _, x := range patterns {
+					l.imagePattern(x)
+				}
+			}
+		},
+	},
+}
+
+// imagePattern records whether an allow-listed pattern of images names its
+// registry and repository: "*", "*/app" and "gcr.io/*" do not.
+func (l *look) imagePattern(x Resource) {
+	pattern, st := x.text("namePattern")
+	what := x.String() + ": an image pattern"
+	host, rest, _ := strings.Cut(pattern, "/")
+	first, _, _ := strings.Cut(rest, "/")
+	switch {
+	case st != known:
+		l.missing(x, "admissionWhitelistPatterns.namePattern", st)
+	case host == "" || strings.Contains(host, "*") || first == "" || strings.Contains(first, "*"):
+		l.weak(what, "%.80q lets in images of anybody", pattern)
+	default:
+		l.sound(what, "%.120s", pattern)
+	}
+}
+
+// off records that a switch does not have the weak value. Its absence is the
+// safe default that Google documents; an unknown value is not.
+func (l *look) off(r Resource, path string, weak bool) {
+	got, st := r.flag(path)
+	what := r.String() + ": " + path
+	switch {
+	case st == unknown:
+		l.missing(r, path, st)
+	case st == absent:
+		l.sound(what, "it is not set")
+	case got == weak:
+		l.weak(what, "it is %v", got)
+	default:
+		l.sound(what, "it is %v", got)
+	}
+}
+
+// oneOf records whether the value at path is one of the good ones.
+func (l *look) oneOf(r Resource, path string, good ...string) {
+	got, st := r.text(path)
+	what := r.String() + ": " + path
+	if st != known {
+		l.missing(r, path, st)
+		return
+	}
+	for _, g := range good {
+		if got == g {
+			l.sound(what, "it is %s", g)
+			return
+		}
+	}
+	l.weak(what, "%.80q is none of %s", got, strings.Join(good, ", "))
+}
+
+// unless returns why where the condition is not met.
+func unless(ok bool, why string) string {
+	if ok {
+		return ""
+	}
+	return why
+}
+
+// anyFlag tells whether a resource of the type has the flag, or might have it.
+func (g Graph) anyFlag(typ, path string) bool {
+	for _, r := range g.of(typ) {
+		if on, st := r.flag(path); on || st == unknown {
+			return true
+		}
+	}
+	return false
+}

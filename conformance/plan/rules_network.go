@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// RestrictedVIP are the addresses of restricted.googleapis.com, which only
+// serve what VPC Service Controls can guard.
+// https://docs.cloud.google.com/vpc-service-controls/docs/private-connectivity
+var RestrictedVIP = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"}
+
+// RestrictedDomains must resolve to [RestrictedVIP] inside of the VPC.
+var RestrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
+
+// privateSpace is what the sandboxes' policies block (RFC 1918). An address of
+// the cluster outside of it counts as public to them.
+var privateSpace = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"),
+}
+
+var networkRules = []*Rule{
+	{
+		ID: "plan.overlapping-ranges", Title: "Find address ranges that overlap",
+		About:  "Where nodes, Pods and Services share addresses, a policy for the one is a policy for the other; Google refuses most of it, but only during the update.",
+		Claims: []string{"KG-07"}, Severity: suite.Medium,
+		Mutants: []Mutant{{"pods-in-node-range", "the Pods' range is the nodes'", func(g *Graph) bool {
+			return onSecondary(g, func(sub Resource, second map[string]any) bool {
+				nodes, st := sub.text("ipCidrRange")
+				if st != known || second["ipCidrRange"] == nodes {
+					return false
+				}
+				second["ipCidrRange"] = nodes
+				return true
+			})
+		}}},
+		judge: func(l *look) {
+			all := l.ranges()
+			for i, a := range all {
+				clash := ""
+				for _, b := range all[:i] {
+					if a.prefix.Overlaps(b.prefix) {
+						clash = b.what
+					}
+				}
+				if clash != "" {
+					l.weak(a.what, "%s overlaps %s", a.prefix, clash)
+				} else {
+					l.sound(a.what, "%s is its own", a.prefix)
+				}
+			}
+		},
+	},
+	{
+		ID: "plan.private-ranges", Title: "Find cluster addresses that a sandbox's policy takes for public",
+		About:  "The policies block RFC 1918. Pods in 100.64.0.0/10, or the Services of GKE's own choice (34.118.224.0/20), would pass as the public internet.",
+		Claims: []string{"KG-07", "AS-05"}, Severity: suite.High,
+		Mutants: []Mutant{{"shared-address-space", "Pods live in 100.64.0.0/10", func(g *Graph) bool {
+			return onSecondary(g, func(_ Resource, second map[string]any) bool {
+				second["ipCidrRange"] = "100.64.0.0/16"
+				return true
+			})
+		}}},
+		judge: func(l *look) {
+			for _, r := range l.ranges() {
+				if slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.prefix.Addr()) && p.Bits() <= r.prefix.Bits() }) {
+					l.sound(r.what, "%s is in RFC 1918", r.prefix)
+				} else {
+					l.weak(r.what, "%s is not in RFC 1918", r.prefix)
+				}
+			}
+			for _, c := range l.each(typeCluster) {
+				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
+					if name, st := c.text(path); st != known || name == "" {
+						l.missing(c, path, st)
+					} else {
+						l.sound(c.String()+": "+path, "it is %.80s", name)
+					}
+				}
+			}
+		},
+	},
+	{
+		ID: "plan.private-google-access", Title: "Find a subnet whose Google traffic needs a public address",
+		About:  "Without Private Google Access, private nodes reach the restricted addresses not at all, and everybody's remedy is a wider door.",
+		Claims: []string{"KG-12"}, Severity: suite.Medium,
+		Mutants: []Mutant{{"no-private-google-access", "Private Google Access is off", set(typeSubnet, "privateIpGoogleAccess", false)}},
+		judge: func(l *look) {
+			for _, s := range l.each(typeSubnet) {
+				l.wants(s, "privateIpGoogleAccess", true)
+			}
+		},
+	},
+	{
+		ID: "plan.restricted-dns", Title: "Find a Google name that does not lead to the restricted addresses",
+		About:  "private.googleapis.com (199.36.153.8/30) and the public addresses also serve what no perimeter guards.",
+		Claims: []string{"KG-12"}, Severity: suite.High,
+		Mutants: []Mutant{{"private-vip", "a name leads to private.googleapis.com", setWhere(typeRecord,
+			func(r Resource) bool { typ, _ := r.text("type"); return typ == "A" }, "rrdatas", []any{"199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11"})}},
+		judge: func(l *look) {
+			zones, records := l.each(typeZone), l.each(typeRecord)
+			for _, domain := range RestrictedDomains {
+				l.zone(zones, domain)
+				l.records(records, domain)
+			}
+		},
+	},
+	{
+		ID: "plan.egress-firewall", Title: "Find traffic that leaves the VPC although no list allows it",
+		About:  "Behind the Pods' own policies the VPC denies what is not allowed, and what is allowed to everywhere is HTTPS alone.",
+		Claims: []string{"KG-05", "KG-12"}, Severity: suite.High,
+		skip: func(p Profile) string {
+			return unless(p.AllowList, "this environment may reach public addresses")
+		},
+		Mutants: []Mutant{{"deny-disabled", "the rule that denies the rest is disabled", setWhere(typeFirewall, deniesAll, "disabled", true)}},
+		judge: func(l *look) {
+			denied := false
+			for _, f := range l.each(typeFirewall) {
+				direction, st := f.text("direction")
+				if st == unknown {
+					l.missing(f, "direction", st)
+					continue
+				}
+				if direction != "EGRESS" {
+					continue
+				}
+				if deniesAll(f) {
+					switch off, st := f.flag("disabled"); {
+					case st == unknown:
+						l.missing(f, "disabled", st)
+					case !off:
+						denied = true
+						l.sound(f.String(), "it denies the rest")
+					}
+				}
+				l.wide(f)
+			}
+			if !denied && !l.undecided() {
+				l.weak("the rule that denies the rest", "there is none that is on")
+			}
+		},
+	},
+}
+
+// onSecondary changes the first secondary range of the first subnet.
+func onSecondary(g *Graph, change func(Resource, map[string]any) bool) bool {
+	for _, s := range g.of(typeSubnet) {
+		if list, st := s.list("secondaryIpRanges"); st == known && len(list) > 0 {
+			second, ok := list[0].(map[string]any)
+			return ok && change(s, second)
+		}
+	}
+	return false
+}
+
+type addressRange struct {
+	what   string
+	prefix netip.Prefix
+}
+
+// ranges gathers the ranges of all subnets and the control plane. What it
+// cannot read it records as unsure.
+func (l *look) ranges() (out []addressRange) {
+	add := func(r Resource, path string) {
+		s, st := r.text(path)
+		if st != known {
+			l.missing(r, path, st)
+			return
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			l.unsure(r.String()+": "+path, fmt.Sprintf("%.80q is no range", s))
+			return
+		}
+		out = append(out, addressRange{fmt.Sprintf("%s: %s %s", r, path, p), p.Masked()})
+	}
+	for _, s := range l.each(typeSubnet) {
+		add(s, "ipCidrRange")
+		seconds, st := s.objects("secondaryIpRanges")
+		if st != known {
+			l.missing(s, "secondaryIpRanges", st)
+		}
+		for _, x := range seconds {
+			add(x, "ipCidrRange")
+		}
+	}
+	for _, c := range l.of(typeCluster) {
+		if _, st := c.find("privateClusterConfig.masterIpv4CidrBlock"); st != absent {
+			add(c, "privateClusterConfig.masterIpv4CidrBlock")
+		}
+	}
+	// Comparing all with all must stay cheap over a hostile graph.
+	if len(out) > maxSteps {
+		l.unsure("ranges", "there are more than are compared")
+		out = out[:maxSteps]
+	}
+	return out
+}
+
+// zone records whether a private zone answers for the domain.
+func (l *look) zone(zones []Resource, domain string) {
+	for _, z := range zones {
+		name, st := z.text("dnsName")
+		if st == unknown {
+			l.missing(z, "dnsName", st)
+		}
+		if name != domain+"." {
+			continue
+		}
+		l.wants(z, "visibility", "private")
+		if nets, st := z.list("privateVisibilityConfig.networks"); st != known || len(nets) == 0 {
+			l.missing(z, "privateVisibilityConfig.networks", st)
+		}
+		return
+	}
+	if !l.undecided() {
+		l.weak("the zone "+domain, "there is none: its names lead to public addresses")
+	}
+}
+
+// records records whether all names of the domain lead to the restricted ones.
+func (l *look) records(records []Resource, domain string) {
+	apex, wildcard := false, false
+	for _, r := range records {
+		name, st := r.text("name")
+		if st != known {
+			l.missing(r, "name", st)
+			continue
+		}
+		if name != domain+"." && !strings.HasSuffix(name, "."+domain+".") {
+			continue
+		}
+		typ, _ := r.text("type")
+		data, st := r.texts("rrdatas")
+		what := r.String() + ": rrdatas"
+		if st != known {
+			l.missing(r, "rrdatas", st)
+			continue
+		}
+		got := slices.Sorted(slices.Values(data))
+		switch {
+		case typ == "A" && slices.Equal(got, RestrictedVIP):
+			l.sound(what, "%s leads to 199.36.153.4/30", name)
+			apex = true
+		case typ == "CNAME" && len(got) == 1 && (got[0] == domain+"." || got[0] == "restricted.googleapis.com."):
+			l.sound(what, "%s leads to %s", name, got[0])
+			wildcard = wildcard || name == "*."+domain+"."
+		default:
+			l.weak(what, "%s %.10s leads to %.100q", name, typ, strings.Join(got, " "))
+			apex = apex || typ == "A"
+		}
+	}
+	if l.undecided() {
+		return
+	}
+	if !apex {
+		l.weak("addresses of "+domain, "there are none")
+	}
+	if !wildcard {
+		l.weak("the names below "+domain, "there is no record for them")
+	}
+}
+
+// deniesAll tells whether a firewall rule denies all egress of every instance,
+// be it switched on or not.
+func deniesAll(f Resource) bool {
+	if f.Type != typeFirewall {
+		return false
+	}
+	direction, _ := f.text("direction")
+	to, _ := f.texts("destinationRanges")
+	denies, _ := f.objects("denies")
+	_, tags := f.find("targetTags")
+	_, accounts := f.find("targetServiceAccounts")
+	everything := slices.ContainsFunc(denies, func(d Resource) bool {
+		protocol, _ := d.text("protocol")
+		return protocol == "all"
+	})
+	return direction == "EGRESS" && everything && slices.Contains(to, "0.0.0.0/0") && tags == absent && accounts == absent
+}
+
+// wide records whether a rule allows more than HTTPS to a range that is larger
+// than any private network.
+func (l *look) wide(f Resource) {
+	if off, st := f.flag("disabled"); st == known && off {
+		return
+	}
+	allows, st := f.objects("allows")
+	if st == absent || st == known && len(allows) == 0 {
+		return
+	}
+	to, toState := f.texts("destinationRanges")
+	if st == unknown || toState == unknown {
+		l.missing(f, "allows", unknown)
+		return
+	}
+	// Without destinations a rule is for all of them.
+	public := toState == absent || slices.ContainsFunc(to, func(s string) bool {
+		p, err := netip.ParsePrefix(s)
+		return err != nil || p.Bits() < 8
+	})
+	for _, a := range allows {
+		protocol, st := a.text("protocol")
+		ports, portState := a.texts("ports")
+		switch what := f.String() + ": allows"; {
+		case !public:
+			l.sound(what, "it is for %.120q alone", strings.Join(to, " "))
+		case st != known || portState == unknown:
+			l.missing(f, "allows.protocol", unknown)
+		case protocol == "tcp" && slices.Equal(ports, []string{"443"}):
+			l.sound(what, "it is HTTPS")
+		default:
+			l.weak(what, "%.10s %.80q to everywhere", protocol, strings.Join(ports, " "))
+		}
+	}
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// Exits are services that carry data out of a project for anybody who has an
+// account of his own: a perimeter that does not restrict them stops nothing,
+// whether or not the project itself uses them.
+var Exits = []string{
+	"artifactregistry.googleapis.com",
+	"bigquery.googleapis.com",
+	"logging.googleapis.com",
+	"pubsub.googleapis.com",
+	"storage.googleapis.com",
+}
+
+func noPerimeter(p Profile) string {
+	return unless(p.Perimeter, "this environment has no perimeter, and says so (KG-12 is a limit there)")
+}
+
+func hasPerimeter(g Graph) bool { return len(g.of(typePerimeter)) > 0 }
+
+// part names the half of a perimeter that is judged for its content: what is
+// enforced, or, while nothing is, what is tried out. Whether it is enforced is
+// the question of one rule alone.
+func part(p Resource) string {
+	if _, st := p.find("status.restrictedServices"); st != absent {
+		return "status"
+	}
+	return "spec"
+}
+
+// inPart is a mutant's change in the half that is judged.
+func inPart(path string, v any) func(*Graph) bool {
+	return func(g *Graph) bool {
+		for _, p := range g.of(typePerimeter) {
+			return p.put(part(p)+"."+path, clone(v))
+		}
+		return false
+	}
+}
+
+var perimeterRules = []*Rule{
+	{
+		ID: "plan.perimeter-enforced", Title: "Find a perimeter that only watches",
+		About:  "A dry run logs and blocks nothing; a perimeter without the project in it guards somebody else.",
+		Claims: []string{"KG-12"}, Severity: suite.Critical,
+		skip: noPerimeter, present: hasPerimeter,
+		Mutants: []Mutant{{"dry-run", "the perimeter is a dry run", func(g *Graph) bool {
+			for _, p := range g.of(typePerimeter) {
+				status, ok := p.Inputs["status"]
+				if !ok {
+					return false
+				}
+				p.Inputs["spec"], p.Inputs["useExplicitDryRunSpec"] = status, true
+				delete(p.Inputs, "status")
+				return true
+			}
+			return false
+		}}},
+		judge: func(l *look) {
+			for _, p := range l.each(typePerimeter) {
+				_, status := p.find("status.restrictedServices")
+				_, spec := p.find("spec")
+				if status == absent && spec != absent {
+					l.weak(p.String(), "it is a dry run")
+					continue
+				}
+				for _, path := range []string{"status.restrictedServices", "status.resources"} {
+					all, st := p.list(path)
+					switch {
+					case st != known:
+						l.missing(p, path, st)
+					case len(all) == 0:
+						l.weak(p.String()+": "+path, "it is empty")
+					default:
+						l.sound(p.String()+": "+path, "there are %d", len(all))
+					}
+				}
+			}
+		},
+	},
+	{
+		ID: "plan.perimeter-services", Title: "Find a service in use that the perimeter does not restrict",
+		About:  "Only restricted services are protected. What the project switches on must be among them, and so must the services that carry data out for everybody.",
+		Claims: []string{"KG-12"}, Severity: suite.High,
+		skip: noPerimeter, present: hasPerimeter,
+		Mutants: []Mutant{{"storage-left-out", "Cloud Storage is not restricted", func(g *Graph) bool {
+			for _, p := range g.of(typePerimeter) {
+				path := part(p) + ".restrictedServices"
+				all, st := p.list(path)
+				if st != known {
+					return false
+				}
+				return p.put(path, slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == "storage.googleapis.com" }))
+			}
+			return false
+		}}},
+		judge: func(l *look) {
+			var used []string
+			for _, s := range l.each(typeService) {
+				name, st := s.text("service")
+				if st != known {
+					l.missing(s, "service", st)
+					continue
+				}
+				used = append(used, name)
+			}
+			used = append(used, Exits...)
+			slices.Sort(used)
+			for _, p := range l.each(typePerimeter) {
+				path := part(p) + ".restrictedServices"
+				restricted, st := p.texts(path)
+				if st != known {
+					l.missing(p, path, st)
+					continue
+				}
+				for _, s := range slices.Compact(slices.Clone(used)) {
+					if slices.Contains(restricted, s) {
+						l.sound(p.String()+": "+s, "it is restricted")
+					} else {
+						l.weak(p.String()+": "+s, "it is not restricted")
+					}
+				}
+			}
+		},
+	},
+	{
+		ID: "plan.perimeter-doors", Title: "Find a door in the perimeter for everybody",
+		About:  "An ingress or egress rule for any identity, or for every service or resource, bridges the perimeter without a word in its log.",
+		Claims: []string{"KG-12"}, Severity: suite.High,
+		skip: noPerimeter, present: hasPerimeter,
+		Mutants: []Mutant{{"any-identity", "anybody may write out of it", inPart("egressPolicies", []any{map[string]any{
+			"egressFrom": map[string]any{"identityType": "ANY_IDENTITY"},
+			"egressTo":   map[string]any{"resources": []any{"*"}},
+		}})}},
+		judge: func(l *look) {
+			for _, p := range l.each(typePerimeter) {
+				// A perimeter of which nothing is known has no door that is known.
+				if _, st := p.list(part(p) + ".restrictedServices"); st != known {
+					l.missing(p, part(p)+".restrictedServices", st)
+					continue
+				}
+				for _, direction := range []string{"ingress", "egress"} {
+					path := fmt.Sprintf("%s.%sPolicies", part(p), direction)
+					policies, st := p.list(path)
+					switch {
+					case st == unknown:
+						l.missing(p, path, st)
+					case len(policies) == 0:
+						l.sound(p.String()+": "+path, "there is none")
+					}
+					for i, policy := range policies {
+						l.door(fmt.Sprintf("%s: %s %d", p, path, i+1), policy)
+					}
+				}
+			}
+		},
+	},
+	{
+		ID: "plan.perimeter-network", Title: "Find Google services that the VPC reaches although nothing guards them",
+		About:  "vpcAccessibleServices keeps the network from the services that the perimeter does not restrict.",
+		Claims: []string{"KG-12"}, Severity: suite.Medium,
+		skip: noPerimeter, present: hasPerimeter,
+		Mutants: []Mutant{{"all-services", "the VPC reaches every service", inPart("vpcAccessibleServices.enableRestriction", false)}},
+		judge: func(l *look) {
+			for _, p := range l.each(typePerimeter) {
+				l.wants(p, part(p)+".vpcAccessibleServices.enableRestriction", true)
+				path := part(p) + ".vpcAccessibleServices.allowedServices"
+				allowed, st := p.texts(path)
+				switch {
+				case st != known:
+					l.missing(p, path, st)
+				case slices.Equal(allowed, []string{"RESTRICTED-SERVICES"}):
+					l.sound(p.String()+": "+path, "those that are restricted")
+				default:
+					l.weak(p.String()+": "+path, "%.120q", strings.Join(allowed, " "))
+				}
+			}
+		},
+	},
+}
+
+// door records whether anything in one policy means everybody or everything.
+func (l *look) door(what string, policy any) {
+	switch word, undecided := open(policy); {
+	case word != "":
+		l.weak(what, "it says %s", word)
+	case undecided:
+		l.unsure(what, "part of it is not known yet")
+	default:
+		l.sound(what, "it names whom and what")
+	}
+}
+
+// open looks for a word that opens a policy. Identities of any user account
+// are a door too: everybody has one.
+func open(v any) (word string, undecided bool) {
+	switch v := v.(type) {
+	case Unknown:
+		return "", true
+	case string:
+		if v == "*" || strings.HasPrefix(v, "ANY_") {
+			return v, false
+		}
+	case []any:
+		for _, x := range v {
+			w, u := open(x)
+			if w != "" {
+				return w, false
+			}
+			undecided = undecided || u
+		}
+	case map[string]any:
+		for _, x := range v {
+			w, u := open(x)
+			if w != "" {
+				return w, false
+			}
+			undecided = undecided || u
+		}
+	}
+	return "", undecided
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// MaxPids is the largest podPidsLimit that counts as a limit. GKE takes 1024
+// to 4194304, and a node's kernel runs out of PIDs at 4194304.
+const MaxPids = 16384
+
+// reservedKey is the key of the label and the taint that GKE sets itself.
+const reservedKey = "sandbox.gke.io/runtime"
+
+// sandboxed tells whether a pool runs gVisor, where that is known.
+func sandboxed(r Resource) (yes bool, st state) {
+	for _, path := range []string{"nodeConfig.sandboxConfig.sandboxType", "nodeConfig.sandboxConfig.type"} {
+		if s, st := r.text(path); st != absent {
+			return strings.EqualFold(s, "gvisor"), st
+		}
+	}
+	return false, absent
+}
+
+func isSandboxed(r Resource) bool { yes, st := sandboxed(r); return yes && st == known }
+
+func noPools(p Profile) string {
+	return unless(!p.Autopilot, "Autopilot makes its own nodes, with gVisor and the GKE metadata server")
+}
+
+func hasPools(g Graph) bool { return len(g.of(typePool)) > 0 }
+
+var poolRules = []*Rule{
+	{
+		ID: "plan.gvisor-pool", Title: "Find no pool that runs gVisor",
+		About:  "On Standard a pool of its own on cos_containerd with GKE's sandbox; on Autopilot none of ours, because GKE makes them.",
+		Claims: []string{"AS-17", "KG-01", "PG-01"}, Severity: suite.Critical,
+		Mutants: []Mutant{
+			{"ubuntu-nodes", "the gVisor pool has another node image", setWhere(typePool, isSandboxed, "nodeConfig.imageType", "UBUNTU_CONTAINERD")},
+			{"pool-on-autopilot", "there is a pool beside Autopilot", func(g *Graph) bool {
+				if len(g.of(typeCluster)) == 0 || hasPools(*g) {
+					return false
+				}
+				g.Resources = append(g.Resources, Resource{Type: typePool, Name: "mutant", Inputs: map[string]any{"nodeConfig": map[string]any{}}})
+				return true
+			}},
+		},
+		judge: judgeGVisorPool,
+	},
+	{
+		ID: "plan.system-pool", Title: "Find gVisor on the only pool",
+		About:  "GKE's own Pods do not run under gVisor: GKE refuses a cluster whose only pool is sandboxed, and the controller must not share a node with what it controls.",
+		Claims: []string{"AS-17", "AS-13"}, Severity: suite.High,
+		skip: noPools, present: hasPools,
+		Mutants: []Mutant{{"only-gvisor", "every pool but the gVisor one is gone", drop(func(r Resource) bool { return r.Type == typePool && !isSandboxed(r) })}},
+		judge: func(l *look) {
+			plain := 0
+			for _, p := range l.each(typePool) {
+				switch yes, st := sandboxed(p); {
+				case st == unknown:
+					l.missing(p, "nodeConfig.sandboxConfig.sandboxType", st)
+					return
+				case !yes:
+					plain++
+				}
+			}
+			if plain > 0 {
+				l.sound("pools without gVisor", "there are %d", plain)
+			} else if hasPools(l.Graph) {
+				l.weak("pools without gVisor", "there is none")
+			}
+		},
+	},
+	{
+		ID: "plan.reserved-taint", Title: "Find the sandbox's taint or label set by hand",
+		About:  "GKE sets " + reservedKey + " itself and answers 400 to a pool that names it; where it is taken, every later plan wants to replace the pool.",
+		Claims: []string{"AS-17", "AS-13"}, Severity: suite.Medium,
+		skip: noPools, present: hasPools,
+		Mutants: []Mutant{{"manual-taint", "the program sets the taint", setWhere(typePool, isSandboxed, "nodeConfig.taints",
+			[]any{map[string]any{"key": reservedKey, "value": "gvisor", "effect": "NO_SCHEDULE"}})}},
+		judge: func(l *look) {
+			for _, p := range l.each(typePool) {
+				l.reserved(p)
+			}
+		},
+	},
+	{
+		ID: "plan.metadata-mode", Title: "Find nodes whose metadata server gives out their own identity",
+		About:  "GCE_METADATA shows every Pod the node's token; GKE_METADATA only the Pod's own.",
+		Claims: []string{"KG-07", "KG-09", "AS-03"}, Severity: suite.Critical,
+		skip: noPools, present: hasPools,
+		Mutants: []Mutant{{"gce-metadata", "Pods see the node's metadata server", setWhere(typePool, isSandboxed, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")}},
+		judge: func(l *look) {
+			for _, p := range l.each(typePool) {
+				l.wants(p, "nodeConfig.workloadMetadataConfig.mode", "GKE_METADATA")
+			}
+		},
+	},
+	{
+		ID: "plan.pids-limit", Title: "Find gVisor nodes without a limit of processes",
+		About:  "gVisor's own limits end at its sentry: podPidsLimit bounds what one Pod takes of the node.",
+		Claims: []string{"PG-07"}, Severity: suite.Medium,
+		skip: noPools, present: hasPools,
+		Mutants: []Mutant{{"no-pids-limit", "the limit is as high as GKE takes it", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", float64(4194304))}},
+		judge: func(l *look) {
+			found := false
+			for _, p := range l.each(typePool) {
+				if yes, st := sandboxed(p); !yes && st != unknown {
+					continue
+				}
+				found = true
+				const path = "nodeConfig.kubeletConfig.podPidsLimit"
+				v, st := p.find(path)
+				n, ok := v.(float64)
+				switch {
+				case st != known:
+					l.missing(p, path, st)
+				case !ok:
+					l.missing(p, path, unknown)
+				case n >= 1 && n <= MaxPids:
+					l.sound(p.String()+": "+path, "it is %.0f", n)
+				default:
+					l.weak(p.String()+": "+path, "%.0f is not between 1 and %d", n, MaxPids)
+				}
+			}
+			if !found && hasPools(l.Graph) {
+				l.unsure("gVisor pools", "there is none in the graph")
+			}
+		},
+	},
+	{
+		ID: "plan.cpu-quota", Title: "Find nodes that do not hold Pods to their CPU limit",
+		About:  "With cpuCfsQuota off a limit is written down and nothing keeps it; a kubelet block that leaves it out has been read as off.",
+		Claims: []string{"AS-09"}, Severity: suite.High,
+		skip: noPools, present: hasPools,
+		Mutants: []Mutant{{"no-cfs-quota", "CPU limits are not kept", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.cpuCfsQuota", false)}},
+		judge: func(l *look) {
+			for _, p := range l.each(typePool) {
+				l.wants(p, "nodeConfig.kubeletConfig.cpuCfsQuota", true)
+			}
+		},
+	},
+	{
+		ID: "plan.shielded-nodes", Title: "Find nodes that boot what is not signed",
+		About:    "Secure Boot and integrity monitoring keep an escape from outliving the node's next boot.",
+		Claims:   []string{"AS-17"},
+		Severity: suite.Medium,
+		skip:     noPools, present: hasPools,
+		Mutants: []Mutant{{"no-secure-boot", "Secure Boot is off", setWhere(typePool, isSandboxed, "nodeConfig.shieldedInstanceConfig.enableSecureBoot", false)}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				if !autopilot(c) {
+					l.wants(c, "enableShieldedNodes", true)
+				}
+			}
+			for _, p := range l.each(typePool) {
+				l.wants(p, "nodeConfig.shieldedInstanceConfig.enableSecureBoot", true)
+				l.wants(p, "nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring", true)
+			}
+		},
+	},
+	{
+		ID: "plan.kubelet-port", Title: "Find the kubelet's port that asks nobody",
+		About:    "Port 10255 tells every caller on the network which Pods run, with their environments' names.",
+		Claims:   []string{"KG-07"},
+		Severity: suite.Medium,
+		Mutants: []Mutant{
+			{"kubelet-read-only-port", "the read-only port is open", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.insecureKubeletReadonlyPortEnabled", "TRUE")},
+			{"kubelet-read-only-port-autopilot", "the read-only port is open", setWhere(typeCluster, autopilot, "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled", "TRUE")},
+		},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				if autopilot(c) {
+					l.wants(c, "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled", "FALSE")
+				} else if !hasPools(l.Graph) {
+					l.unsure("NodePool", "there is none in the graph")
+				}
+			}
+			for _, p := range l.of(typePool) {
+				l.wants(p, "nodeConfig.kubeletConfig.insecureKubeletReadonlyPortEnabled", "FALSE")
+			}
+		},
+	},
+	{
+		ID: "plan.node-identity", Title: "Find nodes that run as the project's default account",
+		About:  "The default Compute Engine account is an editor of the project in many of them; a node needs to write logs and to pull images.",
+		Claims: []string{"KG-09"}, Severity: suite.High,
+		Mutants: []Mutant{
+			{"default-account", "nodes run as the default account", setWhere(typePool, isSandboxed, "nodeConfig.serviceAccount", "default")},
+			{"default-account-autopilot", "nodes run as the default account", setWhere(typeCluster, autopilot, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "default")},
+		},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				if autopilot(c) {
+					l.account(c, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount")
+				} else if !hasPools(l.Graph) {
+					l.unsure("NodePool", "there is none in the graph")
+				}
+			}
+			for _, p := range l.of(typePool) {
+				l.account(p, "nodeConfig.serviceAccount")
+			}
+		},
+	},
+}
+
+func judgeGVisorPool(l *look) {
+	for _, c := range l.each(typeCluster) {
+		on, st := c.flag("enableAutopilot")
+		switch {
+		case st == unknown:
+			l.missing(c, "enableAutopilot", st)
+			return
+		case on:
+			if hasPools(l.Graph) {
+				l.weak("pools beside Autopilot", "there are %d", len(l.of(typePool)))
+			} else {
+				l.sound("pools beside Autopilot", "there is none: GKE makes them, with gVisor on")
+			}
+			return
+		case l.Autopilot:
+			l.weak(c.String()+": enableAutopilot", "it is off where Autopilot is declared")
+			return
+		}
+	}
+	found, undecided := 0, false
+	for _, p := range l.each(typePool) {
+		switch yes, st := sandboxed(p); {
+		case st == unknown:
+			undecided = true
+			l.missing(p, "nodeConfig.sandboxConfig.sandboxType", st)
+		case yes:
+			found++
+			image, st := p.text("nodeConfig.imageType")
+			if st != known {
+				l.missing(p, "nodeConfig.imageType", st)
+				continue
+			}
+			// Google takes either spelling.
+			l.compare(p.String()+": nodeConfig.imageType", strings.ToUpper(image), "COS_CONTAINERD")
+		}
+	}
+	if found == 0 && !undecided && hasPools(l.Graph) {
+		l.weak("pools with gVisor", "there is none")
+	}
+}
+
+// reserved records whether a pool names the key that GKE keeps for itself.
+func (l *look) reserved(p Resource) {
+	before := len(l.steps)
+	labels, st := p.find("nodeConfig.labels")
+	switch m, ok := labels.(map[string]any); {
+	case st == unknown, st == known && !ok:
+		l.missing(p, "nodeConfig.labels", unknown)
+	case m[reservedKey] != nil:
+		l.weak(p.String()+": nodeConfig.labels", "it sets %s", reservedKey)
+	}
+	taints, st := p.objects("nodeConfig.taints")
+	if st == unknown {
+		l.missing(p, "nodeConfig.taints", st)
+	}
+	for _, t := range taints {
+		key, st := t.text("key")
+		switch {
+		case st != known:
+			l.missing(p, "nodeConfig.taints.key", st)
+		case key == reservedKey:
+			l.weak(p.String()+": nodeConfig.taints", "it sets %s", reservedKey)
+		}
+	}
+	if len(l.steps) == before {
+		l.sound(p.String(), "it names neither a label nor a taint %s", reservedKey)
+	}
+}
+
+// account records whether the account at path is one of the project's own.
+func (l *look) account(r Resource, path string) {
+	email, st := r.text(path)
+	what := r.String() + ": " + path
+	switch {
+	case st != known:
+		l.missing(r, path, st)
+	case strings.HasSuffix(email, ".iam.gserviceaccount.com") && !slices.Contains([]string{"", "default"}, email):
+		l.sound(what, "it is %.120s", email)
+	default:
+		l.weak(what, "%.80q is not an account made for it", email)
+	}
+}
