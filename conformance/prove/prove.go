@@ -129,7 +129,7 @@ func all(ctx context.Context, o Options) ([]runner.Kill, error) {
 	}
 	g.SetLimit(parallel)
 	for i, m := range o.Mutants {
-		if m.Alone {
+		if o.alone(m) {
 			continue
 		}
 		g.Go(func() error {
@@ -142,7 +142,7 @@ func all(ctx context.Context, o Options) ([]runner.Kill, error) {
 	}
 	err := g.Wait()
 	for i, m := range o.Mutants {
-		if err != nil || !m.Alone {
+		if err != nil || !o.alone(m) {
 			continue
 		}
 		rows[i] = one(ctx, o, m)
@@ -153,6 +153,16 @@ func all(ctx context.Context, o Options) ([]runner.Kill, error) {
 		cells = append(cells, r...)
 	}
 	return cells, err
+}
+
+// alone tells whether nothing may run beside a mutant: by its nature, or because
+// an attack on it takes all that the machine has, and its neighbours' canaries
+// would starve.
+func (o Options) alone(m Mutant) bool {
+	return m.Alone || slices.ContainsFunc(m.Kills, func(id string) bool {
+		s, ok := o.Scenarios.Get(id)
+		return ok && s.Exclusive
+	})
 }
 
 // one proves a mutant. What is void or inconclusive is tried once more, as in

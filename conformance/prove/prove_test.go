@@ -185,3 +185,13 @@ func TestAMutantOfAnUnknownScenarioIsRefusedBeforeAnythingChanges(t *testing.T) 
 	assert.ErrorContains(t, err, "net.gone")
 	assert.Empty(t, s.log)
 }
+
+func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
+	r := registry(t)
+	attack, _ := r.Get("net.attack")
+	attack.Exclusive = true
+	s := &stage{t: t, breached: true}
+	_, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: r, Canary: "honest.work", Parallel: 3})
+	require.NoError(t, err)
+	assert.Equal(t, 1, s.peak)
+}
