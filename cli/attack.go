@@ -164,18 +164,28 @@ func (a *App) understand(target string, words []string, o output) ([]*suite.Scen
 	if len(picked) == 0 {
 		return nil, nil, usage("nothing to run: none of the scenarios is for the target %s", target)
 	}
+	waivers, err := a.waivers(o, func(id string) bool { _, ok := a.Registry.Get(id); return ok })
+	if err != nil {
+		return nil, nil, err
+	}
+	return picked, waivers, nil
+}
+
+// waivers reads the user's waivers, if there are any; known tells whether an id
+// is of something that can be waived.
+func (a *App) waivers(o output, known func(id string) bool) ([]report.Waiver, error) {
 	if o.waived == "" {
-		return picked, nil, nil
+		return nil, nil
 	}
 	doc, err := os.ReadFile(o.waived)
 	if err != nil {
-		return nil, nil, usage("reading the waivers: %w", err)
+		return nil, usage("reading the waivers: %w", err)
 	}
-	waivers, err := report.Waivers(doc, func(id string) bool { _, ok := a.Registry.Get(id); return ok }, a.Now())
+	waivers, err := report.Waivers(doc, known, a.Now())
 	if err != nil {
-		return nil, nil, usage("%w", err)
+		return nil, usage("%w", err)
 	}
-	return picked, waivers, nil
+	return waivers, nil
 }
 
 // conclude makes the report of a run, however the run ended, and returns the
@@ -194,10 +204,7 @@ func (a *App) conclude(ctx context.Context, run *runner.Run, kills []runner.Kill
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	for _, id := range r.Waive(waivers) {
-		a.progress().Note("the waiver for %s was not needed: remove it", id)
-	}
-	if err := a.deliver(r, o); err != nil {
+	if err := a.deliver(r, waivers, o); err != nil {
 		return errors.Join(failed, err)
 	}
 	if ctx.Err() != nil {
@@ -209,7 +216,11 @@ func (a *App) conclude(ctx context.Context, run *runner.Run, kills []runner.Kill
 	return withCode(r.Gate(), nil)
 }
 
-func (a *App) deliver(r *report.Report, o output) error {
+// deliver waives, keeps, writes and prints a report.
+func (a *App) deliver(r *report.Report, waivers []report.Waiver, o output) error {
+	for _, id := range r.Waive(waivers) {
+		a.progress().Note("the waiver for %s was not needed: remove it", id)
+	}
 	path, err := a.save(r)
 	if err != nil {
 		return err

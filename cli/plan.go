@@ -12,7 +12,6 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/plan"
 	"github.com/stockade-dev/stockade/conformance/plan/planreport"
-	"github.com/stockade-dev/stockade/conformance/report"
 )
 
 func (a *App) planCheckCmd() *cobra.Command {
@@ -39,7 +38,7 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 				return usage("there is no profile %q: --profile is %s", profile, strings.Join(known, ", "))
 			}
 			p.ThrowAway = throwAway
-			waivers, err := a.planWaivers(o)
+			waivers, err := a.waivers(o, isRule)
 			if err != nil {
 				return err
 			}
@@ -52,10 +51,7 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 			if err != nil {
 				return err
 			}
-			for _, id := range r.Waive(waivers) {
-				a.progress().Note("the waiver for %s was not needed: remove it", id)
-			}
-			if err := a.deliver(r, o); err != nil {
+			if err := a.deliver(r, waivers, o); err != nil {
 				return err
 			}
 			return withCode(r.Gate(), nil)
@@ -68,22 +64,8 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 	return cmd
 }
 
-func (a *App) planWaivers(o output) ([]report.Waiver, error) {
-	if o.waived == "" {
-		return nil, nil
-	}
-	doc, err := os.ReadFile(o.waived)
-	if err != nil {
-		return nil, usage("reading the waivers: %w", err)
-	}
-	rule := func(id string) bool {
-		return slices.ContainsFunc(plan.Rules(), func(r *plan.Rule) bool { return r.ID == id })
-	}
-	waivers, err := report.Waivers(doc, rule, a.Now())
-	if err != nil {
-		return nil, usage("%w", err)
-	}
-	return waivers, nil
+func isRule(id string) bool {
+	return slices.ContainsFunc(plan.Rules(), func(r *plan.Rule) bool { return r.ID == id })
 }
 
 // graph reads a document that may come from anywhere; [plan.Decode] bounds it.
@@ -98,7 +80,7 @@ func (a *App) graph(name string) (g plan.Graph, err error) {
 		in = f
 	}
 	if g, err = plan.Decode(in); err != nil {
-		return g, usage("reading the plan: %w; give what `pulumi preview --json` or `pulumi stack export` wrote", err)
+		return g, usage("%w", err)
 	}
 	return g, nil
 }

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -106,16 +107,9 @@ var clusterRules = []*Rule{
 		Mutants: []Mutant{{"no-workload-pool", "there is no workload pool", set(typeCluster, "workloadIdentityConfig.workloadPool", "")}},
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
-				pool, st := c.text("workloadIdentityConfig.workloadPool")
-				what := c.String() + ": workloadIdentityConfig.workloadPool"
-				switch {
-				case st != known:
-					l.missing(c, "workloadIdentityConfig.workloadPool", st)
-				case strings.HasSuffix(pool, ".svc.id.goog") && len(pool) > len(".svc.id.goog"):
-					l.sound(what, "it is %s", pool)
-				default:
-					l.weak(what, "%.80q is no workload pool", pool)
-				}
+				l.suits(c, "workloadIdentityConfig.workloadPool", "is no workload pool", func(pool string) bool {
+					return strings.HasSuffix(pool, ".svc.id.goog") && len(pool) > len(".svc.id.goog")
+				})
 			}
 		},
 	},
@@ -208,19 +202,22 @@ func (l *look) off(r Resource, path string, weak bool) {
 
 // oneOf records whether the value at path is one of the good ones.
 func (l *look) oneOf(r Resource, path string, good ...string) {
+	l.suits(r, path, "is none of "+strings.Join(good, ", "), func(got string) bool { return slices.Contains(good, got) })
+}
+
+// suits records whether the text at path is a good one; bad says of it that it
+// is not.
+func (l *look) suits(r Resource, path, bad string, good func(string) bool) {
 	got, st := r.text(path)
 	what := r.String() + ": " + path
-	if st != known {
+	switch {
+	case st != known:
 		l.missing(r, path, st)
-		return
+	case good(got):
+		l.sound(what, "it is %.120s", got)
+	default:
+		l.weak(what, "%.80q %s", got, bad)
 	}
-	for _, g := range good {
-		if got == g {
-			l.sound(what, "it is %s", g)
-			return
-		}
-	}
-	l.weak(what, "%.80q is none of %s", got, strings.Join(good, ", "))
 }
 
 // unless returns why where the condition is not met.

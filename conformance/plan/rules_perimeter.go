@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -219,13 +220,7 @@ func open(v any) (word string, undecided bool) {
 			undecided = undecided || u
 		}
 	case map[string]any:
-		for _, x := range v {
-			w, u := open(x)
-			if w != "" {
-				return w, false
-			}
-			undecided = undecided || u
-		}
+		return open(slices.Collect(maps.Values(v)))
 	}
 	return "", undecided
 }

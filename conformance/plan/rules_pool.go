@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -173,16 +172,9 @@ var poolRules = []*Rule{
 			{"kubelet-read-only-port-autopilot", "the read-only port is open", setWhere(typeCluster, autopilot, "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled", "TRUE")},
 		},
 		judge: func(l *look) {
-			for _, c := range l.each(typeCluster) {
-				if autopilot(c) {
-					l.wants(c, "nodePoolAutoConfig.nodeKubeletConfig.insecureKubeletReadonlyPortEnabled", "FALSE")
-				} else if !hasPools(l.Graph) {
-					l.unsure("NodePool", "there is none in the graph")
-				}
-			}
-			for _, p := range l.of(typePool) {
-				l.wants(p, "nodeConfig.kubeletConfig.insecureKubeletReadonlyPortEnabled", "FALSE")
-			}
+			const key = "insecureKubeletReadonlyPortEnabled"
+			l.nodes("nodePoolAutoConfig.nodeKubeletConfig."+key, "nodeConfig.kubeletConfig."+key,
+				func(r Resource, path string) { l.wants(r, path, "FALSE") })
 		},
 	},
 	{
@@ -194,16 +186,7 @@ var poolRules = []*Rule{
 			{"default-account-autopilot", "nodes run as the default account", setWhere(typeCluster, autopilot, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "default")},
 		},
 		judge: func(l *look) {
-			for _, c := range l.each(typeCluster) {
-				if autopilot(c) {
-					l.account(c, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount")
-				} else if !hasPools(l.Graph) {
-					l.unsure("NodePool", "there is none in the graph")
-				}
-			}
-			for _, p := range l.of(typePool) {
-				l.account(p, "nodeConfig.serviceAccount")
-			}
+			l.nodes("clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "nodeConfig.serviceAccount", l.account)
 		},
 	},
 }
@@ -279,14 +262,22 @@ func (l *look) reserved(p Resource) {
 
 // account records whether the account at path is one of the project's own.
 func (l *look) account(r Resource, path string) {
-	email, st := r.text(path)
-	what := r.String() + ": " + path
-	switch {
-	case st != known:
-		l.missing(r, path, st)
-	case strings.HasSuffix(email, ".iam.gserviceaccount.com") && !slices.Contains([]string{"", "default"}, email):
-		l.sound(what, "it is %.120s", email)
-	default:
-		l.weak(what, "%.80q is not an account made for it", email)
+	l.suits(r, path, "is not an account made for it", func(email string) bool {
+		return strings.HasSuffix(email, ".iam.gserviceaccount.com")
+	})
+}
+
+// nodes checks the settings of all nodes: on Autopilot the cluster has them, at
+// a path of its own, elsewhere its pools.
+func (l *look) nodes(autopilotPath, poolPath string, check func(r Resource, path string)) {
+	for _, c := range l.each(typeCluster) {
+		if autopilot(c) {
+			check(c, autopilotPath)
+		} else if !hasPools(l.Graph) {
+			l.unsure("NodePool", "there is none in the graph")
+		}
+	}
+	for _, p := range l.of(typePool) {
+		check(p, poolPath)
 	}
 }

@@ -29,10 +29,11 @@ func (r *Registry) Cover() []string {
 			left[m] = append(left[m], s.ID)
 		}
 	}
+	mutants := r.Mutants()
 	var picked []string
 	for {
 		best := ""
-		for _, m := range r.Mutants() {
+		for _, m := range mutants {
 			if len(left[m]) > len(left[best]) {
 				best = m
 			}
@@ -41,18 +42,9 @@ func (r *Registry) Cover() []string {
 			return picked
 		}
 		picked = append(picked, best)
-		done := left[best]
+		done := slices.Clone(left[best])
 		for m, ids := range left {
-			left[m] = without(ids, done)
+			left[m] = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(done, id) })
 		}
 	}
-}
-
-func without(all, gone []string) (out []string) {
-	for _, x := range all {
-		if !slices.Contains(gone, x) {
-			out = append(out, x)
-		}
-	}
-	return out
 }
