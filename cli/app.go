@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/runner"
@@ -46,6 +47,12 @@ type App struct {
 	// KUBECONFIG set and the programs that were built on its PATH, and returns
 	// its exit code. It may replace this process instead.
 	Exec func(ctx context.Context, argv []string) (int, error)
+	// Place describes the cluster for programs; the error wraps fs.ErrNotExist
+	// when there is none.
+	Place func(context.Context) (*Place, error)
+	// ServeGate lets programs outside of the seal reach the API server, until
+	// ctx ends.
+	ServeGate func(context.Context) error
 	// ServeRange runs the outside world in the foreground, until ctx ends.
 	ServeRange func(ctx context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error
 
@@ -63,6 +70,27 @@ type Layer interface {
 	Up(context.Context, *progress.Reporter) error
 	Status(context.Context) (State, error)
 	Down(context.Context, *progress.Reporter) error
+}
+
+// sandboxesName is the name of the layer that `up --bare` leaves out.
+const sandboxesName = "sandboxes"
+
+// Place is where a cluster is, for programs outside of the seal.
+type Place struct {
+	Name string `json:"name"`
+	// UID is that of the namespace kube-system.
+	UID string `json:"uid"`
+	// Healthy says that nodes and system Pods are ready; Reason says what is not.
+	Healthy bool   `json:"healthy"`
+	Reason  string `json:"reason,omitempty"`
+	// Nodes are the names of those that are ready.
+	Nodes             []string `json:"nodes"`
+	KubernetesVersion string   `json:"kubernetesVersion,omitempty"`
+	// Kubeconfig is a secret: the administrator's, through the gate.
+	Kubeconfig string `json:"kubeconfig"`
+	Seal       string `json:"seal"`
+	// Descriptor is what `stockade run` reads; nil before `up` wrote it.
+	Descriptor *descriptor.Descriptor `json:"descriptor,omitempty"`
 }
 
 // State is how a layer is.

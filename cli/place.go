@@ -4,7 +4,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -106,21 +108,26 @@ that was interrupted goes on where it stopped.`,
 }
 
 func (a *App) upCmd() *cobra.Command {
-	return &cobra.Command{
+	var bare bool
+	cmd := &cobra.Command{
 		Use: "up", Short: "Build the sealed cluster, the range and the sandboxes", Args: cobra.NoArgs,
 		Long: `Bring up, in this order: the images, the seal (proved before anything else runs
 in it), the container engine, the cluster, the range, the sandboxes. What stands
 already is left as it is; what an earlier call left half done is taken over.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), bare) },
 	}
+	cmd.Flags().BoolVar(&bare, "bare", false, "leave the sandboxes to somebody else, as the Pulumi program does")
+	return cmd
 }
 
-func (a *App) up(ctx context.Context) error {
+func (a *App) up(ctx context.Context, bare bool) error {
 	inside, err := a.Seal.Inside()
 	if err != nil {
 		return fmt.Errorf("looking for the seal: %w", err)
 	}
-	layers := slices.DeleteFunc(slices.Clone(a.Layers), func(l Layer) bool { return l.Sealed() != inside })
+	layers := slices.DeleteFunc(slices.Clone(a.Layers), func(l Layer) bool {
+		return l.Sealed() != inside || bare && l.Name() == sandboxesName
+	})
 	err = a.locked(func() error {
 		if !inside {
 			if err := a.essentials(ctx); err != nil {
@@ -175,6 +182,29 @@ func (a *App) sealed(ctx context.Context, f func() error) error {
 		return incomplete("there is no sealed cluster here: `stockade up` makes one")
 	}
 	return a.enter(ctx)
+}
+
+func (a *App) placeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "place", Short: "Print where the cluster is, as JSON for programs", Args: cobra.NoArgs,
+		Long: `Print what a program needs in order to use the cluster from outside of the seal: its
+identity, its nodes, the descriptor of its targets, and a kubeconfig that leads through
+the gate on this machine's loopback address. The kubeconfig is a secret. Exit code 3
+means that there is no cluster.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			return a.sealed(ctx, func() error {
+				place, err := a.Place(ctx)
+				if errors.Is(err, fs.ErrNotExist) {
+					return incomplete("there is no cluster here: `stockade up` makes one (%w)", err)
+				}
+				if err != nil {
+					return err
+				}
+				return writeJSON(a.Stdout, place)
+			})
+		},
+	}
 }
 
 func (a *App) statusCmd() *cobra.Command {

@@ -61,10 +61,10 @@ All files lie under STOCKADE_HOME (default: stockade in the user's cache folder)
 			root.AddCommand(c)
 		}
 	}
-	add(groupPlace, a.doctorCmd(), a.imagesCmd(), a.upCmd(), a.statusCmd(), a.execCmd(), a.downCmd())
+	add(groupPlace, a.doctorCmd(), a.imagesCmd(), a.upCmd(), a.statusCmd(), a.placeCmd(), a.execCmd(), a.downCmd())
 	add(groupAttack, a.runCmd(), a.proveCmd(), a.planCheckCmd(), a.cleanupCmd())
 	add(groupRead, a.listCmd(), a.showCmd(), a.reportCmd())
-	root.AddCommand(a.versionCmd(), a.rangeCmd())
+	root.AddCommand(a.versionCmd(), a.rangeCmd(), a.gateCmd())
 	return root
 }
 
@@ -126,6 +126,16 @@ func (a *App) rangeCmd() *cobra.Command {
 	f.StringVar(&conf.Log, "log", "", "`path` of the log")
 	f.StringVar(&conf.PIDFile, "pidfile", "", "`path` of the pid file")
 	cmd.AddCommand(serve)
+	return cmd
+}
+
+// gateCmd is how `up` starts the gate: the same binary again.
+func (a *App) gateCmd() *cobra.Command {
+	cmd := &cobra.Command{Use: "gate", Short: "The way into the seal", Hidden: true, Args: subcommand, RunE: help}
+	cmd.AddCommand(&cobra.Command{
+		Use: "serve", Short: "Lead programs outside to the API server until interrupted", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.ServeGate(cmd.Context()) },
+	})
 	return cmd
 }
 

@@ -65,7 +65,7 @@ func Main(args []string) int {
 	}
 	m := machine{home: home}
 	app.Home = home
-	app.Seal, app.Host, app.Runner, app.Exec = m, m, m, m.exec
+	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate
 	app.Layers = m.layers()
 	return app.Run(ctx, args)
 }
@@ -122,7 +122,7 @@ func (m machine) images(rep *progress.Reporter) node.Options {
 }
 
 func (m machine) layers() []Layer {
-	return []Layer{imageLayer{m}, engineLayer{m}, rangeLayer{m}, clusterLayer{m}, sandboxLayer{m}}
+	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, sandboxLayer{m}, targetLayer{m}}
 }
 
 // Doctor implements [Host].
@@ -163,7 +163,10 @@ func (m machine) Enter(context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return 0, e.Enter()
+	if err := e.Enter(); err != nil {
+		return 0, err
+	}
+	return 0, errors.New("this process is inside already; run `stockade down` and `stockade up`")
 }
 
 func (m machine) exec(ctx context.Context, argv []string) (int, error) {
@@ -270,6 +273,93 @@ func (l engineLayer) Down(ctx context.Context, rep *progress.Reporter) error {
 		return err
 	}
 	return e.Stop(ctx)
+}
+
+// gateLayer is the way in for programs that live outside, Pulumi's first.
+type gateLayer struct{ m machine }
+
+func (gateLayer) Name() string { return "gate" }
+func (gateLayer) Sealed() bool { return false }
+
+func (l gateLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+	e, err := l.m.engine(rep)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	_, err = e.OpenGate(ctx, []string{self, "gate", "serve"})
+	return err
+}
+
+func (l gateLayer) Status(context.Context) (State, error) {
+	e, err := l.m.engine(nil)
+	if err != nil {
+		return State{}, err
+	}
+	address, err := e.GateAddress()
+	if err != nil || address == "" {
+		return State{Detail: "closed"}, err
+	}
+	return State{Up: true, Detail: address}, nil
+}
+
+func (l gateLayer) Down(ctx context.Context, rep *progress.Reporter) error {
+	e, err := l.m.engine(rep)
+	if err != nil {
+		return err
+	}
+	return e.CloseGate(ctx)
+}
+
+// serveGate is the process that [gateLayer] starts.
+func (m machine) serveGate(ctx context.Context) error {
+	e, err := m.engine(nil)
+	if err != nil {
+		return err
+	}
+	return e.ServeGate(ctx, func() (string, error) { return kind.APIServer(m.home) })
+}
+
+// place implements App.Place.
+func (m machine) place(ctx context.Context) (*Place, error) {
+	o, err := clusterLayer{m}.options(nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := kind.GetStatus(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if !s.Exists {
+		return nil, fmt.Errorf("looking for the cluster: %w", fs.ErrNotExist)
+	}
+	p := &Place{Name: s.Identity.Name, UID: s.Identity.UID, Healthy: s.Healthy, Reason: s.Reason, Nodes: []string{}, Seal: m.netns()}
+	for _, n := range s.Nodes {
+		if n.Ready {
+			p.Nodes = append(p.Nodes, n.Name)
+		}
+		p.KubernetesVersion = n.Kubelet
+	}
+	slices.Sort(p.Nodes)
+	gate, err := o.Engine.GateAddress()
+	if err != nil {
+		return nil, err
+	}
+	if gate == "" {
+		p.Healthy, p.Reason = false, "the gate is closed; `stockade up` opens it"
+		return p, nil
+	}
+	if p.Kubeconfig, err = kind.GateKubeconfig(m.home, gate); err != nil {
+		return nil, err
+	}
+	p.Descriptor, err = descriptor.Read(m.descriptorFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return p, err
 }
 
 // clusterLayer is the nodes with Kubernetes, Cilium and gVisor.
@@ -398,11 +488,10 @@ func remove(paths ...string) error {
 	return failed
 }
 
-// sandboxLayer is the Agent Sandbox with the templates, pools and controls,
-// and the descriptor that says where they are.
+// sandboxLayer is the Agent Sandbox with the templates, pools and controls.
 type sandboxLayer struct{ m machine }
 
-func (sandboxLayer) Name() string { return "sandboxes" }
+func (sandboxLayer) Name() string { return sandboxesName }
 func (sandboxLayer) Sealed() bool { return true }
 
 // targets are the templates that `up` puts on the cluster.
@@ -455,6 +544,45 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func (l sandboxLayer) Status(ctx context.Context) (State, error) {
+	if _, err := os.Stat(l.m.file("kubeconfig")); errors.Is(err, fs.ErrNotExist) {
+		return State{Detail: "not deployed"}, nil
+	}
+	c, err := kube.New(l.m.file("kubeconfig"))
+	if err != nil {
+		return State{}, err
+	}
+	names := slices.Sorted(maps.Keys(targets))
+	for _, name := range names {
+		ready, err := target.PoolReady(ctx, c, targets[name].Namespace, targets[name].Pool)
+		if err != nil {
+			return State{}, err
+		}
+		if !ready {
+			return State{Detail: "the pool of " + name + " is not ready"}, nil
+		}
+	}
+	return State{Up: true, Detail: strings.Join(names, ", ")}, nil
+}
+
+// Down leaves them to the cluster, which goes as a whole.
+func (sandboxLayer) Down(context.Context, *progress.Reporter) error { return nil }
+
+// targetLayer is the descriptor that says where the targets are, and the probe
+// that goes there.
+type targetLayer struct{ m machine }
+
+func (targetLayer) Name() string { return "target" }
+func (targetLayer) Sealed() bool { return true }
+
+func (l targetLayer) Up(ctx context.Context, _ *progress.Reporter) error {
+	c, err := kube.New(l.m.file("kubeconfig"))
+	if err != nil {
+		return err
+	}
 	probe, err := l.probe(ctx)
 	if err != nil {
 		return err
@@ -464,7 +592,7 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 
 // probe takes the static probe out of its image, so that the one which goes
 // into sandboxes is the very one that the control Pods run.
-func (l sandboxLayer) probe(ctx context.Context) (string, error) {
+func (l targetLayer) probe(ctx context.Context) (string, error) {
 	images, ok, err := node.Cached(ctx, l.m.images(nil))
 	if err != nil {
 		return "", err
@@ -531,7 +659,7 @@ func (m machine) describe(ctx context.Context, c *kube.Client, probe string) err
 	}.Write(m.descriptorFile())
 }
 
-func (l sandboxLayer) Status(ctx context.Context) (State, error) {
+func (l targetLayer) Status(ctx context.Context) (State, error) {
 	d, err := descriptor.Read(l.m.descriptorFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{Detail: "not deployed"}, nil
@@ -556,6 +684,6 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 	return State{Up: true, Detail: strings.Join(slices.Sorted(maps.Keys(d.Targets)), ", ")}, nil
 }
 
-func (l sandboxLayer) Down(context.Context, *progress.Reporter) error {
+func (l targetLayer) Down(context.Context, *progress.Reporter) error {
 	return remove(l.m.descriptorFile(), l.m.file("probe"))
 }

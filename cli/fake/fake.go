@@ -6,7 +6,7 @@
 //
 // What it pretends is told by the environment: FAKE_DOCTOR=missing,
 // FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER and FAKE_DOWN=LAYER (that layer
-// fails), FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
+// fails), FAKE_PLACE=none, FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
 // FAKE_PROVE=killed|survived|void.
 package fake
 
@@ -50,11 +50,19 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 		Layers: []cli.Layer{
 			&layer{m: m, name: "images"}, &layer{m: m, name: "seal"}, &layer{m: m, name: "engine"},
 			&layer{m: m, name: "cluster", sealed: true}, &layer{m: m, name: "range", sealed: true},
+			&layer{m: m, name: "sandboxes", sealed: true},
 		},
 		Seal: m, Host: m, Runner: m,
 		Exec: func(ctx context.Context, argv []string) (int, error) {
 			return start(ctx, argv, "KUBECONFIG=/made/up")
 		},
+		Place: func(context.Context) (*cli.Place, error) {
+			if getenv("FAKE_PLACE") == "none" {
+				return nil, fmt.Errorf("looking for the made-up cluster: %w", os.ErrNotExist)
+			}
+			return &cli.Place{Name: "made-up", UID: "u-1", Healthy: true, Nodes: []string{"n1", "n2"}, Kubeconfig: "made: up", Seal: "made-up"}, nil
+		},
+		ServeGate: func(context.Context) error { return nil },
 		ServeRange: func(_ context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error {
 			ready(rangehost.Ready{Ready: true, Socket: conf.Socket, Bridges: conf.Bridges})
 			return nil

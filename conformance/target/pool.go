@@ -31,22 +31,8 @@ const poll = 200 * time.Millisecond
 // starting.
 func AwaitPool(ctx context.Context, k *kube.Client, namespace, pool string, timeout time.Duration) error {
 	err := wait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
-		p, err := k.Dynamic.Resource(pools).Namespace(namespace).Get(ctx, pool, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		ready, _, err := unstructured.NestedInt64(p.Object, "status", "readyReplicas")
-		if err != nil {
-			return false, err
-		}
-		// A mutant's pool may be empty by intent; the API server fills in the 1
-		// of a pool that does not say.
-		want, found, err := unstructured.NestedInt64(p.Object, "spec", "replicas")
-		if err != nil {
-			return false, err
-		}
-		if ready > 0 || found && want == 0 {
-			return true, nil
+		if ready, err := PoolReady(ctx, k, namespace, pool); ready || err != nil {
+			return ready, err
 		}
 		pods, err := k.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -58,6 +44,23 @@ func AwaitPool(ctx context.Context, k *kube.Client, namespace, pool string, time
 		return nil
 	}
 	return fmt.Errorf("waiting for the pool of namespace %s: %w", namespace, explain(ctx, k, namespace, err))
+}
+
+// PoolReady tells whether a warm pool has a sandbox to give, or is meant to have
+// none.
+func PoolReady(ctx context.Context, k *kube.Client, namespace, pool string) (bool, error) {
+	p, err := k.Dynamic.Resource(pools).Namespace(namespace).Get(ctx, pool, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	ready, _, err := unstructured.NestedInt64(p.Object, "status", "readyReplicas")
+	if err != nil {
+		return false, err
+	}
+	// A mutant's pool may be empty by intent; the API server fills in the 1 of a
+	// pool that does not say.
+	want, found, err := unstructured.NestedInt64(p.Object, "spec", "replicas")
+	return ready > 0 || found && want == 0, err
 }
 
 // hopeless returns an error for a Pod that no waiting will help.

@@ -146,7 +146,10 @@ func (e *Engine) Inside() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	have, err := seal.Inode("/proc/self/ns/net")
+	// The calling thread's, not /proc/self's, which is the main thread's: a
+	// goroutine of [Engine.within] that ran there has left it in the seal for
+	// good, and the process would take itself for one that lives inside.
+	have, err := seal.Inode("/proc/thread-self/ns/net")
 	if err != nil {
 		return false, err
 	}

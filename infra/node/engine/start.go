@@ -71,7 +71,7 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 		return fmt.Errorf("starting the engine: %w", err)
 	}
 
-	containerd, err := e.launch("containerd", "containerd", "--config", e.path("containerd.toml"))
+	containerd, err := e.launch("containerd", e.within, "containerd", "--config", e.path("containerd.toml"))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	dockerd, err := e.launch("dockerd", "dockerd", "--config-file", e.path("dockerd.json"))
+	dockerd, err := e.launch("dockerd", e.within, "dockerd", "--config-file", e.path("dockerd.json"))
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,12 @@ func (e *Engine) healthy(ctx context.Context) bool {
 
 func (e *Engine) recordPath(name string) string { return e.path("run/" + name + ".json") }
 
-// launch starts a daemon inside the seal that outlives this process.
-func (e *Engine) launch(name, program string, args ...string) (*exec.Cmd, error) {
+// outside runs f where the calling process is.
+func outside(f func() error) error { return f() }
+
+// launch starts a daemon that outlives this process; where says on which side of
+// the seal: [Engine.within] or [outside].
+func (e *Engine) launch(name string, where func(func() error) error, program string, args ...string) (*exec.Cmd, error) {
 	log, err := os.OpenFile(e.path(name+".log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
@@ -129,7 +133,7 @@ func (e *Engine) launch(name, program string, args ...string) (*exec.Cmd, error)
 	cmd.Env = daemonEnv(os.Environ())
 	// A session of its own keeps the terminal's interrupts away.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := e.within(cmd.Start); err != nil {
+	if err := where(cmd.Start); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	r, err := newRecord(cmd.Process.Pid)

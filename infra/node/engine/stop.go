@@ -38,7 +38,7 @@ func (e *Engine) Stop(ctx context.Context) (err error) {
 			e.opts.Progress.Note("%v", err)
 		}
 	}
-	for _, name := range []string{"dockerd", "containerd"} {
+	for _, name := range []string{gateName, "dockerd", "containerd"} {
 		r, err := readRecord(e.recordPath(name))
 		if err != nil {
 			return fmt.Errorf("stopping the engine: %w", err)
@@ -72,7 +72,7 @@ func (e *Engine) removeContainers(ctx context.Context) error {
 // clear makes a clean slate for dockerd: no process, mount, cgroup or socket of
 // an earlier engine is left. It must not be called while the engine is healthy.
 func (e *Engine) clear(ctx context.Context) error {
-	for _, name := range []string{"dockerd", "containerd"} {
+	for _, name := range []string{gateName, "dockerd", "containerd"} {
 		r, err := readRecord(e.recordPath(name))
 		if err != nil {
 			return err
