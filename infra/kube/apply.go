@@ -82,6 +82,19 @@ func inOrder(objs []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return sorted
 }
 
+// Ranks returns the objects in groups: whatever an object refers to is in a group
+// before its own, and within a group the order does not matter.
+func Ranks(objs []*unstructured.Unstructured) [][]*unstructured.Unstructured {
+	var groups [][]*unstructured.Unstructured
+	for i, obj := range inOrder(objs) {
+		if i == 0 || rank(obj) != rank(groups[len(groups)-1][0]) {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], obj)
+	}
+	return groups
+}
+
 // Apply applies the objects server-side and takes over fields that others own.
 // CustomResourceDefinitions go first, and Apply waits until they serve. The
 // objects are not changed.

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/stockade-dev/stockade/infra/kube"
+)
+
+// Overlay is a set of Kubernetes objects that belong together.
+type Overlay struct {
+	pulumi.ResourceState
+}
+
+// OverlayArgs say which objects.
+type OverlayArgs struct {
+	// Objects as overlays.Render returns them. They are not changed.
+	Objects []unstructured.Unstructured
+	// Images replaces container images, by the name that the objects use. GKE
+	// needs it: a digest in a registry instead of a name that is on our own
+	// nodes only.
+	Images map[string]string
+}
+
+// readyTimeout is how long a warm pool may take, in seconds: a cold start of a
+// sandbox on two busy cores takes up to a minute, and a pool has a few.
+const readyTimeout = 300
+
+// NewOverlay declares the objects, those first that others refer to: an object
+// waits for all of the ranks before its own (see [kube.Ranks]), so that no
+// workload runs before its policy, and none is left when its policy goes.
+//
+// Options must name the Kubernetes provider. An image that Images does not
+// replace stays as it is; one that Images names and no object uses is an error,
+// because it would be a digest that nobody runs.
+func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pulumi.ResourceOption) (*Overlay, error) {
+	o := &Overlay{}
+	if err := ctx.RegisterComponentResource("stockade:sandbox:Overlay", name, o, opts...); err != nil {
+		return nil, fmt.Errorf("declaring overlay %s: %w", name, err)
+	}
+	unused := maps.Clone(args.Images)
+	var before []pulumi.Resource
+	for _, rank := range kube.Ranks(kube.Refs(args.Objects)) {
+		var these []pulumi.Resource
+		for _, object := range rank {
+			object = object.DeepCopy()
+			replaceImages(object.Object, args.Images, unused)
+			if err := awaitPool(object); err != nil {
+				return nil, fmt.Errorf("declaring overlay %s: %w", name, err)
+			}
+			r := &apiObject{}
+			if err := ctx.RegisterResource(token(object), resourceName(name, object), inputs(object), r,
+				pulumi.Parent(o), pulumi.DependsOn(before)); err != nil {
+				return nil, fmt.Errorf("declaring %s: %w", resourceName(name, object), err)
+			}
+			these = append(these, r)
+		}
+		before = append(before, these...)
+	}
+	for image := range unused {
+		return nil, fmt.Errorf("declaring overlay %s: no object uses the image %q, for which there is a replacement", name, image)
+	}
+	return o, ctx.RegisterResourceOutputs(o, pulumi.Map{})
+}
+
+// apiObject is any object of the Kubernetes API; nobody here reads its outputs.
+type apiObject struct {
+	pulumi.CustomResourceState
+}
+
+// token is the type by which the Kubernetes provider knows the object's kind.
+func token(o *unstructured.Unstructured) string {
+	version := o.GetAPIVersion()
+	if !strings.Contains(version, "/") {
+		version = "core/" + version
+	}
+	return "kubernetes:" + version + ":" + o.GetKind()
+}
+
+// resourceName tells the object from every other of the overlay.
+func resourceName(overlay string, o *unstructured.Unstructured) string {
+	parts := []string{overlay, o.GetKind()}
+	if o.GetNamespace() != "" {
+		parts = append(parts, o.GetNamespace())
+	}
+	return strings.Join(append(parts, o.GetName()), "/")
+}
+
+func inputs(o *unstructured.Unstructured) pulumi.Map {
+	m := pulumi.Map{}
+	for k, v := range o.Object {
+		// The server's, and an update of it is refused.
+		if k != "status" {
+			m[k] = pulumi.Any(v)
+		}
+	}
+	return m
+}
+
+// replaceImages walks the object: a container is wherever a field "image" is, in
+// a Pod template as in a sandbox template.
+func replaceImages(v any, images, unused map[string]string) {
+	switch v := v.(type) {
+	case map[string]any:
+		if image, ok := v["image"].(string); ok {
+			if to, ok := images[image]; ok {
+				v["image"] = to
+				delete(unused, image)
+			}
+		}
+		for _, x := range v {
+			replaceImages(x, images, unused)
+		}
+	case []any:
+		for _, x := range v {
+			replaceImages(x, images, unused)
+		}
+	}
+}
+
+// awaitPool makes the provider wait for a warm pool. It knows by itself when a
+// Deployment is ready, but of a custom resource only what it is told.
+func awaitPool(o *unstructured.Unstructured) error {
+	if o.GetKind() != "SandboxWarmPool" {
+		return nil
+	}
+	replicas, _, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if err != nil || replicas == 0 {
+		return err
+	}
+	notes := maps.Clone(o.GetAnnotations())
+	if notes == nil {
+		notes = map[string]string{}
+	}
+	notes["pulumi.com/waitFor"] = fmt.Sprintf("jsonpath={.status.readyReplicas}=%d", replicas)
+	notes["pulumi.com/timeoutSeconds"] = strconv.Itoa(readyTimeout)
+	o.SetAnnotations(notes)
+	return nil
+}

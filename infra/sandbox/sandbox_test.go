@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sandbox
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// recorder remembers what a program declares.
+type recorder struct {
+	mu   sync.Mutex
+	seen []pulumi.MockResourceArgs
+}
+
+func (r *recorder) NewResource(a pulumi.MockResourceArgs) (string, resource.PropertyMap, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, a)
+	return a.Name + "-id", a.Inputs, nil
+}
+
+func (*recorder) Call(pulumi.MockCallArgs) (resource.PropertyMap, error) { return nil, nil }
+
+func declare(t *testing.T, args *OverlayArgs) ([]pulumi.MockResourceArgs, error) {
+	t.Helper()
+	r := &recorder{}
+	err := pulumi.RunErr(func(ctx *pulumi.Context) error {
+		_, err := NewOverlay(ctx, "o", args)
+		return err
+	}, pulumi.WithMocks("stockade", "dev", r))
+	return r.seen, err
+}
+
+func kubeObject(apiVersion, kind, namespace, name string, spec map[string]any) unstructured.Unstructured {
+	u := unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	if spec != nil {
+		u.Object["spec"] = spec
+	}
+	return u
+}
+
+func one(t *testing.T, seen []pulumi.MockResourceArgs, token string) pulumi.MockResourceArgs {
+	t.Helper()
+	for _, r := range seen {
+		if r.TypeToken == token {
+			return r
+		}
+	}
+	require.Fail(t, "not declared", token)
+	return pulumi.MockResourceArgs{}
+}
+
+func TestObjectsKeepTheirKindAndContent(t *testing.T) {
+	withStatus := kubeObject("v1", "Namespace", "", "n", nil)
+	withStatus.Object["status"] = map[string]any{"phase": "Active"}
+	seen, err := declare(t, &OverlayArgs{Objects: []unstructured.Unstructured{
+		withStatus, kubeObject("apps/v1", "Deployment", "n", "d", map[string]any{"replicas": int64(3)}),
+	}})
+	require.NoError(t, err)
+	ns := one(t, seen, "kubernetes:core/v1:Namespace")
+	assert.Equal(t, "o/Namespace/n", ns.Name)
+	assert.NotContains(t, ns.Inputs.Mappable(), "status", "it is the server's")
+	d := one(t, seen, "kubernetes:apps/v1:Deployment")
+	assert.Equal(t, "o/Deployment/n/d", d.Name)
+	assert.Equal(t, map[string]any{"replicas": 3.0}, d.Inputs.Mappable()["spec"])
+}
+
+func TestAWarmPoolIsWaitedFor(t *testing.T) {
+	pool := kubeObject("extensions.agents.x-k8s.io/v1beta1", "SandboxWarmPool", "n", "p", map[string]any{"replicas": int64(2)})
+	empty := kubeObject("extensions.agents.x-k8s.io/v1beta1", "SandboxWarmPool", "n", "e", map[string]any{"replicas": int64(0)})
+	seen, err := declare(t, &OverlayArgs{Objects: []unstructured.Unstructured{pool, empty}})
+	require.NoError(t, err)
+	for _, r := range seen {
+		notes := r.Inputs.Mappable()["metadata"]
+		switch {
+		case strings.HasSuffix(r.Name, "/p"):
+			assert.Equal(t, map[string]any{
+				"pulumi.com/waitFor": "jsonpath={.status.readyReplicas}=2", "pulumi.com/timeoutSeconds": "300",
+			}, notes.(map[string]any)["annotations"])
+		case strings.HasSuffix(r.Name, "/e"):
+			assert.NotContains(t, notes, "annotations", "an empty pool is ready as it is")
+		}
+	}
+	assert.Empty(t, pool.GetAnnotations(), "the caller's object is not changed")
+}
+
+func TestEveryContainersImageIsReplacedAndNoReplacementIsForgotten(t *testing.T) {
+	template := kubeObject("extensions.agents.x-k8s.io/v1beta1", "SandboxTemplate", "n", "t", map[string]any{
+		"podTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "local/app:1"}}}},
+	})
+	const digest = "registry.example.com/app@sha256:0123"
+	args := &OverlayArgs{Objects: []unstructured.Unstructured{template}, Images: map[string]string{"local/app:1": digest}}
+	seen, err := declare(t, args)
+	require.NoError(t, err)
+	spec := one(t, seen, "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate").Inputs.Mappable()["spec"]
+	assert.Contains(t, spec.(map[string]any)["podTemplate"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0], "image")
+	assert.Equal(t, digest, spec.(map[string]any)["podTemplate"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["image"])
+
+	args.Images["local/other:1"] = digest
+	_, err = declare(t, args)
+	assert.ErrorContains(t, err, "local/other:1")
+}
+
+var hosts = AllowListArgs{Namespace: "n", Name: "list", Labels: map[string]string{"app": "x"}, Hosts: []string{"*.googleapis.com", "modules.example.com"}}
+
+func TestTheAllowListOfGKEOpensOnlyPort443OfTheHosts(t *testing.T) {
+	objects, err := AllowList(GKE, hosts)
+	require.NoError(t, err)
+	require.Len(t, objects, 2)
+	egress := objects[0].Object["spec"].(map[string]any)["egress"].([]any)
+	require.Len(t, egress, 1)
+	rule := egress[0].(map[string]any)
+	assert.Equal(t, []any{map[string]any{"protocol": "TCP", "port": int64(443)}}, rule["ports"], "no ports would mean all ports")
+	assert.Equal(t, []any{map[string]any{"pattern": "*.googleapis.com"}, map[string]any{"name": "modules.example.com"}}, rule["matches"])
+	dns := objects[1].Object["spec"].(map[string]any)
+	assert.Equal(t, []any{"Egress"}, dns["policyTypes"], "else a policy without ingress rules would close that too")
+	for _, rule := range dns["egress"].([]any) {
+		for _, p := range rule.(map[string]any)["ports"].([]any) {
+			assert.Equal(t, int64(53), p.(map[string]any)["port"])
+		}
+	}
+}
+
+func TestTheAllowListOfCiliumMeansTheSame(t *testing.T) {
+	objects, err := AllowList(Cilium, hosts)
+	require.NoError(t, err)
+	require.Len(t, objects, 1)
+	egress := objects[0].Object["spec"].(map[string]any)["egress"].([]any)
+	require.Len(t, egress, 2)
+	assert.Contains(t, egress[0], "toEndpoints", "DNS, by way of the agent")
+	names := egress[1].(map[string]any)
+	assert.Equal(t, []any{map[string]any{"matchPattern": "*.googleapis.com"}, map[string]any{"matchName": "modules.example.com"}}, names["toFQDNs"])
+	assert.Equal(t, []any{map[string]any{"ports": []any{map[string]any{"port": "443", "protocol": "TCP"}}}}, names["toPorts"])
+}
+
+func TestAnAllowListThatAllowsEverythingOrNothingIsRefused(t *testing.T) {
+	for _, bad := range [][]string{nil, {"*"}, {""}, {"*.*"}, {"*.com"}, {"a.*.com"}, {"x.exam*le.com"}, {"localhost"}, {"https://example.com"}, {"a b.example.com"}, {"example.com."}, {"Example.com"}} {
+		for _, d := range []Dialect{GKE, Cilium} {
+			a := hosts
+			a.Hosts = bad
+			_, err := AllowList(d, a)
+			assert.Error(t, err, "%v", bad)
+		}
+	}
+	_, err := AllowList("calico", hosts)
+	assert.ErrorContains(t, err, "calico")
+}
