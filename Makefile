@@ -36,6 +36,26 @@ status: build ## Say what of it stands
 down: build ## Remove all of it; images and reports are kept
 	$(STOCKADE) down
 
+##@ The place through Pulumi
+
+.PHONY: pulumi plugins program
+pulumi: build plugins program ## Build the Pulumi engine, its plugins and our program
+	$(STOCKADE) images build --pulumi
+plugins:
+	go build -o bin/ ./cmd/pulumi-language-go ./cmd/pulumi-resource-stockade
+program:
+	go build -o bin/stockade-program .
+
+.PHONY: dev-stack preview deploy destroy
+dev-stack: pulumi
+	$(STOCKADE) pulumi -- stack select --create dev
+preview: dev-stack ## Say what `make deploy` would change
+	$(STOCKADE) pulumi -- preview -s dev
+deploy: dev-stack ## Bring up all of `make up`, as the Pulumi stack dev
+	$(STOCKADE) pulumi -- up -s dev --yes --skip-preview
+destroy: dev-stack ## Remove the stack's resources, and with them the place
+	$(STOCKADE) pulumi -- destroy -s dev --yes --skip-preview
+
 ##@ Proof
 
 .PHONY: prove

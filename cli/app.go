@@ -53,6 +53,8 @@ type App struct {
 	// ServeGate lets programs outside of the seal reach the API server, until
 	// ctx ends.
 	ServeGate func(context.Context) error
+	// Pulumi runs the program of this repository.
+	Pulumi Pulumi
 	// ServeRange runs the outside world in the foreground, until ctx ends.
 	ServeRange func(ctx context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error
 

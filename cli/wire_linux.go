@@ -66,6 +66,7 @@ func Main(args []string) int {
 	m := machine{home: home}
 	app.Home = home
 	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate
+	app.Pulumi = pulumi{m}
 	app.Layers = m.layers()
 	return app.Run(ctx, args)
 }

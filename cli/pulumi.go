@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/infra/progress"
+)
+
+// Pulumi is the engine that runs the program of this repository.
+type Pulumi interface {
+	// Build builds the engine and the Kubernetes provider, unless they are there.
+	Build(context.Context, *progress.Reporter) error
+	// Exec runs the engine's command line on this process's streams, and returns
+	// its exit code. It may replace this process instead.
+	Exec(ctx context.Context, args []string) (int, error)
+}
+
+func (a *App) pulumiCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "pulumi -- ARG…", Short: "Run Pulumi, with its engine, plugins and state of this home",
+		Example: "  stockade pulumi -- preview -s dev\n  stockade pulumi -- up -s dev --yes",
+		Long: `Run Pulumi's own command line. "make pulumi" builds its engine and plugins. What is
+not set already is set: the state is kept in files below STOCKADE_HOME, its secrets
+are encrypted with a passphrase that is made once beside it, and nothing is looked up
+or downloaded. The exit code is Pulumi's own.
+
+With an official installation of Pulumi, call that instead; it brings its own language
+host, and still needs "make pulumi" for the program and the plugin of the local cluster.`,
+		// Every word after the command's name is Pulumi's.
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] == "--" {
+				args = args[1:]
+			} else if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+				return cmd.Help()
+			}
+			code, err := a.Pulumi.Exec(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			return withCode(code, nil)
+		},
+	}
+}
+
+func (a *App) buildPulumi(ctx context.Context) error {
+	rep := a.progress()
+	done := rep.Step("Pulumi")
+	err := a.Pulumi.Build(ctx, rep)
+	done("", err)
+	if err != nil {
+		return fmt.Errorf("building Pulumi: %w", err)
+	}
+	return nil
+}
