@@ -106,7 +106,7 @@ func NewSandboxIdentity(ctx *pulumi.Context, name string, args SandboxIdentityAr
 	_, err = serviceaccount.NewIAMMember(ctx, name, &serviceaccount.IAMMemberArgs{
 		ServiceAccountId: account.Name,
 		Role:             pulumi.String("roles/iam.workloadIdentityUser"),
-		Member:           pulumi.Sprintf("serviceAccount:%s[%s]", WorkloadPool(args.Project), args.Issuer),
+		Member:           pulumi.String(fmt.Sprintf("serviceAccount:%s[%s]", WorkloadPool(args.Project), args.Issuer)),
 	}, pulumi.Parent(s), after)
 	if err != nil {
 		return nil, fmt.Errorf("declaring who acts as the sandboxes' account: %w", err)

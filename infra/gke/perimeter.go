@@ -62,7 +62,7 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 	short := strings.ReplaceAll(args.Title, "-", "_")
 	operators, err := accesscontextmanager.NewAccessLevel(ctx, name+"-operators", &accesscontextmanager.AccessLevelArgs{
 		Parent: pulumi.String(parent),
-		Name:   pulumi.Sprintf("%s/accessLevels/%s_operators", parent, short),
+		Name:   pulumi.String(parent + "/accessLevels/" + short + "_operators"),
 		Title:  pulumi.String(args.Title + " operators"),
 		Basic: accesscontextmanager.AccessLevelBasicArgs{
 			CombiningFunction: pulumi.String("AND"),
@@ -88,7 +88,7 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 	)
 	in := &accesscontextmanager.ServicePerimeterArgs{
 		Parent:                pulumi.String(parent),
-		Name:                  pulumi.Sprintf("%s/servicePerimeters/%s", parent, short),
+		Name:                  pulumi.String(parent + "/servicePerimeters/" + short),
 		Title:                 pulumi.String(args.Title),
 		PerimeterType:         pulumi.String("PERIMETER_TYPE_REGULAR"),
 		UseExplicitDryRunSpec: pulumi.Bool(!args.Enforced),

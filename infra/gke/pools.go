@@ -104,7 +104,7 @@ func (p *Pools) pool(ctx *pulumi.Context, name, role string, args PoolsArgs, siz
 		Management:      container.NodePoolManagementArgs{AutoRepair: pulumi.Bool(true), AutoUpgrade: pulumi.Bool(true)},
 		UpgradeSettings: container.NodePoolUpgradeSettingsArgs{MaxSurge: pulumi.Int(1), MaxUnavailable: pulumi.Int(0)},
 		NetworkConfig:   container.NodePoolNetworkConfigArgs{EnablePrivateNodes: pulumi.Bool(true)},
-		NodeConfig:      node,
+		NodeConfig:      *node,
 	}, pulumi.Parent(p),
 		// A pool's name is its own, so a new one can only come after the old one.
 		pulumi.DeleteBeforeReplace(true),
