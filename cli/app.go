@@ -141,6 +141,8 @@ type Runner interface {
 
 // RunOptions say what to attack, with what.
 type RunOptions struct {
+	// Place says where the targets are; nil means the place that `up` made here.
+	Place *descriptor.Descriptor
 	// Target is one of [Targets], or the name of Template.
 	Target string
 	// Template is a user's own, deployed for this run alone; nil for the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/infra/progress"
 )
 
@@ -18,6 +19,9 @@ type Pulumi interface {
 	// Exec runs the engine's command line on this process's streams, and returns
 	// its exit code. It may replace this process instead.
 	Exec(ctx context.Context, args []string) (int, error)
+	// Output runs it and returns what it wrote to stdout. The error carries what
+	// it wrote to stderr.
+	Output(ctx context.Context, args []string) ([]byte, error)
 }
 
 func (a *App) pulumiCmd() *cobra.Command {
@@ -57,4 +61,17 @@ func (a *App) buildPulumi(ctx context.Context) error {
 		return fmt.Errorf("building Pulumi: %w", err)
 	}
 	return nil
+}
+
+// stackTarget reads the descriptor that a stack exports.
+func (a *App) stackTarget(ctx context.Context, stack string) (*descriptor.Descriptor, error) {
+	out, err := a.Pulumi.Output(ctx, []string{"stack", "output", "target", "--json", "--stack", stack})
+	if err != nil {
+		return nil, fmt.Errorf("reading the target of the stack %s (`stockade pulumi -- up -s %[1]s` makes it): %w", stack, err)
+	}
+	d, err := descriptor.Decode(out)
+	if err != nil {
+		return nil, fmt.Errorf("reading the target of the stack %s: %w", stack, err)
+	}
+	return d, nil
 }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,8 +11,11 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/progress"
@@ -36,37 +40,70 @@ func (p pulumi) Build(ctx context.Context, rep *progress.Reporter) error {
 
 // Exec implements [Pulumi]: it replaces this process.
 func (p pulumi) Exec(ctx context.Context, args []string) (int, error) {
-	tools, ok, err := node.PulumiTools(ctx, p.m.images(nil))
+	engine, err := p.prepare(ctx)
 	if err != nil {
 		return 0, err
 	}
+	return 0, syscall.Exec(engine, append([]string{"pulumi"}, args...), os.Environ()) //nolint:gosec // the engine that was built here
+}
+
+// Output implements [Pulumi].
+func (p pulumi) Output(ctx context.Context, args []string) ([]byte, error) {
+	engine, err := p.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, engine, args...) //nolint:gosec // the engine that was built here
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = waitPulumi
+	out, err := cmd.Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && len(failed.Stderr) > 0 {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running pulumi %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// waitPulumi is how long Pulumi may take to end after an interrupt.
+const waitPulumi = 30 * time.Second
+
+// prepare installs what was built, sets this process's environment for it and
+// returns the engine's path.
+func (p pulumi) prepare(ctx context.Context) (string, error) {
+	tools, ok, err := node.PulumiTools(ctx, p.m.images(nil))
+	if err != nil {
+		return "", err
+	}
 	if !ok {
-		return 0, incomplete("Pulumi's engine is not built: `make pulumi`")
+		return "", incomplete("Pulumi's engine is not built: `make pulumi`")
 	}
 	source, err := node.FindSource()
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	bin := filepath.Join(source, "bin")
 	for _, name := range ownPrograms {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return 0, incomplete("bin/%s is not built: `make pulumi`", name)
+			return "", incomplete("bin/%s is not built: `make pulumi`", name)
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return 0, fmt.Errorf("finding this program: %w", err)
+		return "", fmt.Errorf("finding this program: %w", err)
 	}
 	engine, env, err := installPulumi(p.m.home, bin, self, tools, os.Getenv)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	for k, v := range env {
 		if err := os.Setenv(k, v); err != nil {
-			return 0, fmt.Errorf("setting %s: %w", k, err)
+			return "", fmt.Errorf("setting %s: %w", k, err)
 		}
 	}
-	return 0, syscall.Exec(engine, append([]string{"pulumi"}, args...), os.Environ()) //nolint:gosec // the engine that was built here
+	return engine, nil
 }
 
 // installPulumi puts everything where the engine looks for it, below the home,

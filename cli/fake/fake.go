@@ -6,7 +6,7 @@
 //
 // What it pretends is told by the environment: FAKE_DOCTOR=missing,
 // FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER|pulumi and FAKE_DOWN=LAYER (that
-// one fails), FAKE_PLACE=none, FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
+// one fails), FAKE_PLACE=none, FAKE_STACK=FILE (what a stack exports), FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
 // FAKE_PROVE=killed|survived|void.
 package fake
 
@@ -106,6 +106,14 @@ func (e engine) Exec(ctx context.Context, args []string) (int, error) {
 	return start(ctx, args, "PULUMI=made up")
 }
 
+// Output returns what the file FAKE_STACK holds, whatever is asked for.
+func (e engine) Output(_ context.Context, args []string) ([]byte, error) {
+	if e.getenv("FAKE_STACK") == "" {
+		return nil, fmt.Errorf("running pulumi %s: exit status 255: error: no made-up stack", strings.Join(args, " "))
+	}
+	return os.ReadFile(e.getenv("FAKE_STACK"))
+}
+
 type machine struct {
 	getenv func(string) string
 	stderr io.Writer
@@ -181,6 +189,9 @@ func (l *layer) Down(context.Context, *progress.Reporter) error {
 
 func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error) {
 	o.Progress.Note("attacking %s", o.Target)
+	if o.Place != nil {
+		o.Progress.Note("at the cluster %s", o.Place.ClusterUID)
+	}
 	kind := m.getenv("FAKE_RUN")
 	if kind == "error" {
 		return nil, errors.New("finding the target: the cluster UID is another's")

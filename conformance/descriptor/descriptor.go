@@ -71,12 +71,22 @@ func Read(path string) (*Descriptor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the target's descriptor: %w", err)
 	}
-	var d Descriptor
-	if err := yaml.UnmarshalStrict(doc, &d); err != nil {
+	d, err := Decode(doc)
+	if err != nil {
 		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
 	}
+	return d, nil
+}
+
+// Decode reads and checks a descriptor's text. A field that is not known is an
+// error: it may be what somebody relies on.
+func Decode(doc []byte) (*Descriptor, error) {
+	var d Descriptor
+	if err := yaml.UnmarshalStrict(doc, &d); err != nil {
+		return nil, err
+	}
 	if err := d.check(); err != nil {
-		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
+		return nil, err
 	}
 	return &d, nil
 }
