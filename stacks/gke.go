@@ -22,6 +22,9 @@ func gkeStandard(ctx *pulumi.Context) error {
 	if err := e.pools(ctx); err != nil {
 		return err
 	}
+	if err := e.workloads(ctx); err != nil {
+		return err
+	}
 	e.export(ctx)
 	return nil
 }

@@ -11,6 +11,9 @@ func gkeAutopilot(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.workloads(ctx); err != nil {
+		return err
+	}
 	e.export(ctx)
 	return nil
 }

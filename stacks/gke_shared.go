@@ -32,6 +32,9 @@ func gkeShared(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.workloads(ctx); err != nil {
+		return err
+	}
 	e.export(ctx)
 	return nil
 }

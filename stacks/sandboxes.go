@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pulumi/pulumi-kubernetes/sdk/v4/go/kubernetes"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -19,8 +20,8 @@ type workload struct {
 	// name is the resource's, overlay the path of package overlays.
 	name, overlay string
 	images        map[string]string
-	// change is applied to the rendered objects; nil changes nothing.
-	change func([]unstructured.Unstructured) error
+	// change makes of the rendered objects those to deploy; nil changes nothing.
+	change func([]unstructured.Unstructured) ([]unstructured.Unstructured, error)
 }
 
 // deploy declares the workloads in their order: the controller comes before what
@@ -41,7 +42,7 @@ func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, 
 	for i, w := range workloads {
 		objects, err := overlays.Render(module, w.overlay)
 		if err == nil && w.change != nil {
-			err = w.change(objects)
+			objects, err = w.change(objects)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("preparing %s: %w", w.name, err)
@@ -61,16 +62,55 @@ func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, 
 }
 
 // warm sets how many sandboxes every pool keeps unclaimed.
-func warm(replicas int) func([]unstructured.Unstructured) error {
-	return func(objects []unstructured.Unstructured) error {
+func warm(replicas int) func([]unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	return func(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
 		for _, o := range objects {
 			if o.GetKind() != "SandboxWarmPool" {
 				continue
 			}
 			if err := unstructured.SetNestedField(o.Object, int64(replicas), "spec", "replicas"); err != nil {
-				return err
+				return nil, err
 			}
 		}
+		return objects, nil
+	}
+}
+
+// workloads declares what runs in a cluster on Google Cloud, once the registry
+// holds the images of the settings. Before that there is nothing that the nodes
+// could pull, and nothing is declared.
+func (e *environment) workloads(ctx *pulumi.Context) error {
+	if e.ControllerImage == "" {
 		return nil
 	}
+	e.profile.Workloads = true
+	config := e.cluster.Endpoint.ApplyT(func(endpoint string) (string, error) {
+		return kubeconfig(e.Name, endpoint)
+	}).(pulumi.StringOutput)
+	k8s, err := kubernetes.NewProvider(ctx, e.Name, &kubernetes.ProviderArgs{
+		Kubeconfig: config,
+		// A new endpoint is no other cluster.
+		ClusterIdentifier: pulumi.String(e.Project + "/" + e.Region + "/" + e.Name),
+	}, pulumi.DependsOn(e.all))
+	if err != nil {
+		return fmt.Errorf("declaring the Kubernetes provider: %w", err)
+	}
+	_, err = deploy(ctx, []workload{
+		{name: "agent-sandbox-system", overlay: overlays.System, images: map[string]string{overlays.ControllerImage: e.ControllerImage}},
+		{name: "reference", overlay: overlays.Reference, images: map[string]string{overlays.SandboxImage: e.SandboxImage}, change: e.allow},
+	}, nil, pulumi.Providers(k8s))
+	return err
+}
+
+// allow adds the allow-list, where the environment has one. It is among the
+// objects of the sandboxes' namespace so that it is there before they are.
+func (e *environment) allow(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	if !e.profile.AllowList {
+		return objects, nil
+	}
+	list, err := sandbox.AllowList(sandbox.GKE, sandbox.AllowListArgs{
+		Namespace: overlays.ReferenceNamespace, Name: "egress-allow",
+		Labels: map[string]string{overlays.SandboxLabel: overlays.TemplateName}, Hosts: e.allowList(),
+	})
+	return append(objects, list...), err
 }

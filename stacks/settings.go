@@ -41,6 +41,11 @@ type settings struct {
 	// ExternalControlPlane lets kubectl in from outside of the VPC, behind IAM.
 	// Default: false.
 	ExternalControlPlane bool `key:"externalControlPlane"`
+	// ControllerImage and SandboxImage are in the stack's registry, by digest. What
+	// runs in the cluster is deployed once both are set: the registry has to be
+	// there before an image can be pushed. Default: none.
+	ControllerImage string `key:"controllerImage"`
+	SandboxImage    string `key:"sandboxImage"`
 	// SecretsKey is a Cloud KMS key for Kubernetes Secrets. Default: none.
 	SecretsKey string `key:"secretsKey"`
 
@@ -103,6 +108,7 @@ var (
 	regionName  = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]{1,2}$`)
 	objectName  = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,20}[a-z0-9])?$`)
 	machineType = regexp.MustCompile(`^[a-z][0-9][a-z]{0,2}-[a-z0-9-]+$`)
+	imageDigest = regexp.MustCompile(`^[a-z0-9-]+-docker\.pkg\.dev(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`)
 	kmsKey      = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
 	hostName    = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
 	kubeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
@@ -129,6 +135,7 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 	if r.cfg.Get("secretsKey") != "" {
 		s.SecretsKey = r.like("secretsKey", "", kmsKey, "a Cloud KMS key, projects/…/locations/…/keyRings/…/cryptoKeys/…")
 	}
+	s.ControllerImage, s.SandboxImage = r.images()
 	for _, z := range s.Zones {
 		if !strings.HasPrefix(z, s.Region+"-") {
 			r.wrong("zones", z, "zones of "+s.Region)
@@ -216,6 +223,16 @@ func (r *reader) like(key, def string, re *regexp.Regexp, want string) string {
 		r.wrong(key, got, want)
 	}
 	return got
+}
+
+// images reads both or neither: half of them would be half a deployment.
+func (r *reader) images() (controller, sandbox string) {
+	const controllerKey, sandboxKey = "controllerImage", "sandboxImage"
+	if r.cfg.Get(controllerKey) == "" && r.cfg.Get(sandboxKey) == "" {
+		return "", ""
+	}
+	const want = "an image in Artifact Registry by its digest, REGION-docker.pkg.dev/…@sha256:…"
+	return r.like(controllerKey, "", imageDigest, want), r.like(sandboxKey, "", imageDigest, want)
 }
 
 func (r *reader) oneOf(key, def string, allowed ...string) string {
