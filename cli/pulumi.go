@@ -19,6 +19,8 @@ type Pulumi interface {
 	// Exec runs the engine's command line on this process's streams, and returns
 	// its exit code. It may replace this process instead.
 	Exec(ctx context.Context, args []string) (int, error)
+	// Which returns the full path of the engine's program.
+	Which(context.Context) (string, error)
 	// Output runs it and returns what it wrote to stdout. The error carries what
 	// it wrote to stderr.
 	Output(ctx context.Context, args []string) ([]byte, error)
@@ -31,7 +33,7 @@ func (a *App) pulumiCmd() *cobra.Command {
 		Long: `Run Pulumi's own command line. "make pulumi" builds its engine and plugins. What is
 not set already is set: the state is kept in files below STOCKADE_HOME, its secrets
 are encrypted with a passphrase that is made once beside it, and nothing is looked up
-or downloaded. The exit code is Pulumi's own.
+or downloaded. The exit code is Pulumi's own. --which prints the engine's path.
 
 With an official installation of Pulumi, call that instead; it brings its own language
 host, and still needs "make pulumi" for the program and the plugin of the local cluster.`,
@@ -42,6 +44,14 @@ host, and still needs "make pulumi" for the program and the plugin of the local 
 				args = args[1:]
 			} else if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
 				return cmd.Help()
+			}
+			if len(args) == 1 && args[0] == "--which" {
+				path, err := a.Pulumi.Which(cmd.Context())
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprintln(a.Stdout, path)
+				return err
 			}
 			code, err := a.Pulumi.Exec(cmd.Context(), args)
 			if err != nil {

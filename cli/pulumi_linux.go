@@ -47,6 +47,9 @@ func (p pulumi) Exec(ctx context.Context, args []string) (int, error) {
 	return 0, syscall.Exec(engine, append([]string{"pulumi"}, args...), os.Environ()) //nolint:gosec // the engine that was built here
 }
 
+// Which implements [Pulumi].
+func (p pulumi) Which(ctx context.Context) (string, error) { return p.prepare(ctx) }
+
 // Output implements [Pulumi].
 func (p pulumi) Output(ctx context.Context, args []string) ([]byte, error) {
 	engine, err := p.prepare(ctx)

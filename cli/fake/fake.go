@@ -106,6 +106,8 @@ func (e engine) Exec(ctx context.Context, args []string) (int, error) {
 	return start(ctx, args, "PULUMI=made up")
 }
 
+func (e engine) Which(context.Context) (string, error) { return "/made/up/pulumi", nil }
+
 // Output returns what the file FAKE_STACK holds, whatever is asked for.
 func (e engine) Output(_ context.Context, args []string) ([]byte, error) {
 	if e.getenv("FAKE_STACK") == "" {
