@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,9 @@ func (a *App) stackTarget(ctx context.Context, stack string) (*descriptor.Descri
 		return nil, fmt.Errorf("reading the target of the stack %s (`stockade pulumi -- up -s %[1]s` makes it): %w", stack, err)
 	}
 	d, err := descriptor.Decode(out)
+	if errors.Is(err, descriptor.ErrCloud) {
+		return nil, incomplete("attacking the stack %s: %w", stack, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the target of the stack %s: %w", stack, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 
+	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/overlays"
 )
@@ -34,8 +35,8 @@ func (e *environment) target() pulumi.Map {
 		}
 	}
 	out := pulumi.Map{
-		"apiVersion": pulumi.String("stockade.dev/v1alpha1"),
-		"kind":       pulumi.String("CloudTarget"),
+		"apiVersion": pulumi.String(descriptor.APIVersion),
+		"kind":       pulumi.String(descriptor.CloudKind),
 		"profile": pulumi.Map{
 			"name":      pulumi.String(e.profile.Name),
 			"autopilot": pulumi.Bool(e.profile.Autopilot),
