@@ -235,12 +235,14 @@ type Finding struct {
 }
 
 // Judge tells the fate of a mutant under each scenario it must be killed by. It
-// is a pure function, and it doubts the mutant first.
+// is a pure function, and it doubts the mutant first. A kill is a breach that a
+// round of the attack saw: that the mutant lacks a feature which the target
+// declares is true of it before anything was tried, and kills nothing.
 func Judge(m Mutant, canary string, f Finding) []runner.Kill {
-	outcome := map[string]verdict.Result{}
+	result, attacked := map[string]verdict.Result{}, map[string]verdict.Result{}
 	if f.Run != nil {
 		for _, o := range f.Run.Outcomes {
-			outcome[o.Scenario.ID] = o.Result
+			result[o.Scenario.ID], attacked[o.Scenario.ID] = o.Result, o.Attacked()
 		}
 	}
 	void := ""
@@ -253,21 +255,22 @@ func Judge(m Mutant, canary string, f Finding) []runner.Kill {
 		void = "was not attacked"
 	}
 	for _, id := range m.holds(canary) {
-		if r := outcome[id]; void == "" && r.Verdict() != verdict.Held {
+		if r := result[id]; void == "" && r.Verdict() != verdict.Held {
 			void = fmt.Sprintf("broke more than its control: %s is %s %s: %s", id, r.Verdict(), r.Reason(), r.Detail())
 		}
 	}
 	cells := make([]runner.Kill, 0, len(m.Kills))
 	for _, id := range m.Kills {
-		k := runner.Kill{Mutant: m.ID, Scenario: id, Result: outcome[id]}
+		r := attacked[id]
+		k := runner.Kill{Mutant: m.ID, Scenario: id, Result: r}
 		switch {
 		case void != "":
 			k.Fate, k.Detail = runner.Void, void
-		case outcome[id].Verdict() == verdict.Breached:
-			k.Fate, k.Detail = runner.Killed, outcome[id].Detail()
+		case r.Verdict() == verdict.Breached:
+			k.Fate, k.Detail = runner.Killed, r.Detail()
 		default:
 			k.Fate = runner.Survived
-			k.Detail = fmt.Sprintf("%s %s: %s", outcome[id].Verdict(), outcome[id].Reason(), outcome[id].Detail())
+			k.Detail = fmt.Sprintf("%s %s: %s", r.Verdict(), r.Reason(), r.Detail())
 		}
 		cells = append(cells, k)
 	}

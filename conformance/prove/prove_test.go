@@ -43,7 +43,10 @@ func run(t *testing.T, attack, honest verdict.Result) *runner.Run {
 	r := registry(t)
 	a, _ := r.Get("net.attack")
 	h, _ := r.Get("honest.work")
-	return &runner.Run{Outcomes: []runner.Outcome{{Scenario: a, Result: attack}, {Scenario: h, Result: honest}}}
+	return &runner.Run{Outcomes: []runner.Outcome{
+		{Scenario: a, Result: attack, Rounds: []runner.Round{{Result: attack}}},
+		{Scenario: h, Result: honest, Rounds: []runner.Round{{Result: honest}}},
+	}}
 }
 
 func TestOnlyAnEffectiveMutantWhoseBreachWasSeenIsKilled(t *testing.T) {
@@ -66,6 +69,37 @@ func TestOnlyAnEffectiveMutantWhoseBreachWasSeenIsKilled(t *testing.T) {
 			cells := Judge(m, "honest.work", c.f)
 			require.Len(t, cells, 1)
 			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
+		})
+	}
+}
+
+// What the target declares and the mutant lacks makes the scenario Breached
+// without any attack: such a result says nothing of what the scenario can see.
+func TestAMissingFeatureKillsNoMutant(t *testing.T) {
+	m := Mutant{ID: "open", Kills: []string{"net.attack"}}
+	missing := verdict.Breach("the target declares gvisor, and does not have it")
+	for name, c := range map[string]struct {
+		rounds []verdict.Result
+		want   runner.Fate
+		says   verdict.Verdict
+	}{
+		"every round held":         {[]verdict.Result{held()}, runner.Survived, verdict.Held},
+		"no round was conclusive":  {[]verdict.Result{verdict.Unsure(verdict.NoFrame, "")}, runner.Survived, verdict.Inconclusive},
+		"there was no round":       {nil, runner.Survived, verdict.NotRun},
+		"a round saw the breach":   {[]verdict.Result{verdict.Breach("through")}, runner.Killed, verdict.Breached},
+		"an early round saw it":    {[]verdict.Result{verdict.Breach("through"), held()}, runner.Killed, verdict.Breached},
+		"the second round saw one": {[]verdict.Result{verdict.Unsure(verdict.NoFrame, ""), verdict.Breach("through")}, runner.Killed, verdict.Breached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, missing, held())
+			r.Outcomes[0].Rounds = nil
+			for _, x := range c.rounds {
+				r.Outcomes[0].Rounds = append(r.Outcomes[0].Rounds, runner.Round{Result: x})
+			}
+			cells := Judge(m, "honest.work", Finding{Effective: true, Run: r})
+			require.Len(t, cells, 1)
+			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
+			assert.Equal(t, c.says, cells[0].Result.Verdict())
 		})
 	}
 }

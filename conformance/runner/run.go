@@ -101,16 +101,11 @@ func (t *trial) result() verdict.Result {
 	if t.fixed != nil {
 		return *t.fixed
 	}
-	var last verdict.Result
-	for _, rd := range t.rounds {
-		if last = rd.Result; last.Verdict() == verdict.Breached {
-			return last
-		}
-	}
-	if t.missing != "" && len(t.rounds) > 0 {
+	r := worst(t.rounds)
+	if t.missing != "" && len(t.rounds) > 0 && r.Verdict() != verdict.Breached {
 		return verdict.Breach("the target declares %s, and does not have it", t.missing)
 	}
-	return last
+	return r
 }
 
 func (t *trial) outcome() Outcome {
@@ -212,11 +207,12 @@ func (r *execution) applicability(ctx context.Context) {
 }
 
 // rounds tries the cases until none is Inconclusive, or there were enough
-// rounds. Only the Inconclusive ones are tried again.
+// rounds. Only the Inconclusive ones are tried again, by what the attack itself
+// said: a missing feature settles the result, and does not replace the attack.
 func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alone bool) {
 	for n := range r.o.Rounds {
 		pending := slices.DeleteFunc(slices.Clone(cases), func(c *trial) bool {
-			return n > 0 && c.result().Verdict() != verdict.Inconclusive
+			return n > 0 && worst(c.rounds).Verdict() != verdict.Inconclusive
 		})
 		if len(pending) == 0 || ctx.Err() != nil {
 			return

@@ -186,6 +186,23 @@ func TestApplicabilityIsDeclaredTimesDetected(t *testing.T) {
 	}
 }
 
+func TestAMissingFeatureDoesNotEndTheAttack(t *testing.T) {
+	var n atomic.Int32
+	s := scenario("net.connect", func(ctx context.Context, e *probe.Env) []verdict.Step {
+		if n.Add(1) == 1 {
+			return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+		}
+		return denied(ctx, e)
+	})
+	s.Needs = []suite.Feature{suite.GVisor}
+	f := setup(t, s)
+	f.o.Declared = []suite.Feature{suite.GVisor}
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Len(t, o.Rounds, 2, "the first round said nothing")
+	assert.Equal(t, verdict.Held, o.Attacked().Verdict(), "the attack met a denial, and that is what it says")
+}
+
 func TestDeathCountsOnlyAfterTheBeginAndByAFactFromOutside(t *testing.T) {
 	dies := faketarget.Lie // a program that ends without a completion frame
 	begun := func(plan probe.Plan, out writer) {
