@@ -172,7 +172,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		return nil, run, err
 	}
 	defer f.rng.Close()
-	kills, err := prove.Prove(ctx, prove.Options{
+	kills, residue, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
 			Run: func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error) {
@@ -181,6 +181,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		},
 		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
 	})
+	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
 		err = nil // the matrix says it, and the exit code
 	}

@@ -113,6 +113,9 @@ type stage struct {
 	breached bool
 	t        *testing.T
 	deploy   error
+	down     error
+	restore  error
+	residue  []string // of every run
 }
 
 func (s *stage) note(what string) {
@@ -123,7 +126,7 @@ func (s *stage) note(what string) {
 
 func (s *stage) Scaffold(context.Context) (func(context.Context) error, error) {
 	s.note("scaffold")
-	return func(context.Context) error { s.note("restore"); return nil }, nil
+	return func(context.Context) error { s.note("restore"); return s.restore }, nil
 }
 
 func (s *stage) Deploy(_ context.Context, m Mutant) (func(context.Context) error, error) {
@@ -139,7 +142,7 @@ func (s *stage) Deploy(_ context.Context, m Mutant) (func(context.Context) error
 		s.up--
 		s.mu.Unlock()
 		s.note("down " + m.ID)
-		return nil
+		return s.down
 	}, s.deploy
 }
 
@@ -147,10 +150,13 @@ func (s *stage) Effect(context.Context, Mutant) (bool, string, error) { return t
 
 func (s *stage) Attack(_ context.Context, _ Mutant, picked []*suite.Scenario) (*runner.Run, error) {
 	assert.Len(s.t, picked, 2, "the attack and the canary")
+	attack := held()
 	if s.breached {
-		return run(s.t, verdict.Breach("through"), held()), nil
+		attack = verdict.Breach("through")
 	}
-	return run(s.t, held(), held()), nil
+	r := run(s.t, attack, held())
+	r.Residue = s.residue
+	return r, nil
 }
 
 func mutants() []Mutant {
@@ -165,12 +171,13 @@ func TestEveryMutantIsTakenDownAndTheReferenceRestored(t *testing.T) {
 		"not deploys": {t: t, deploy: errors.New("no image")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cells, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work", Parallel: 3})
+			cells, residue, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work", Parallel: 3})
 			assert.Equal(t, s.breached, err == nil)
 			if err != nil {
 				assert.ErrorIs(t, err, ErrSurvivors)
 			}
 			assert.Len(t, cells, 4)
+			assert.Empty(t, residue)
 			assert.Zero(t, s.up)
 			assert.LessOrEqual(t, s.peak, 3)
 			assert.Equal(t, "restore", s.log[len(s.log)-1])
@@ -191,7 +198,7 @@ func TestOnlyWhatIsUndecidedIsTriedAgain(t *testing.T) {
 		"void is tried once more": {&stage{t: t, deploy: errors.New("no image")}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _ = Prove(t.Context(), Options{Stage: c.s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+			_, _, _ = Prove(t.Context(), Options{Stage: c.s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
 			tries := 0
 			for _, l := range c.s.log {
 				if l == "down a" {
@@ -207,15 +214,36 @@ func TestAnInterruptedProofRestoresToo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &stage{t: t, breached: true}
-	_, err := Prove(ctx, Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work"})
+	_, _, err := Prove(ctx, Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work"})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "restore", s.log[len(s.log)-1])
 	assert.Zero(t, s.up)
 }
 
+func TestWhatAProofLeavesBehindIsReturned(t *testing.T) {
+	s := &stage{t: t, breached: true, down: errors.New("a finalizer holds it"), residue: []string{"Pod mutant-a/x of run r: stuck"}}
+	_, residue, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants()[:2], Scenarios: registry(t), Canary: "honest.work"})
+	require.NoError(t, err, "every mutant was killed")
+	require.Len(t, residue, 4)
+	assert.Equal(t, "mutant a: Pod mutant-a/x of run r: stuck", residue[0])
+	assert.Contains(t, residue[1], "mutant a: taking it down: a finalizer holds it")
+	assert.Contains(t, residue[3], "mutant class: taking it down")
+
+	s = &stage{t: t, deploy: errors.New("no image"), down: errors.New("a finalizer holds it")}
+	_, residue, err = Prove(t.Context(), Options{Stage: s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+	require.ErrorIs(t, err, ErrSurvivors)
+	assert.Len(t, residue, 2, "of both tries")
+
+	s = &stage{t: t, breached: true, restore: errors.New("forbidden")}
+	_, residue, err = Prove(t.Context(), Options{Stage: s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+	require.ErrorContains(t, err, "restoring the reference")
+	require.Len(t, residue, 1)
+	assert.Contains(t, residue[0], "forbidden")
+}
+
 func TestAMutantOfAnUnknownScenarioIsRefusedBeforeAnythingChanges(t *testing.T) {
 	s := &stage{t: t}
-	_, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"net.gone"}}}, Scenarios: registry(t), Canary: "honest.work"})
+	_, _, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"net.gone"}}}, Scenarios: registry(t), Canary: "honest.work"})
 	assert.ErrorContains(t, err, "net.gone")
 	assert.Empty(t, s.log)
 }
@@ -225,7 +253,7 @@ func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 	attack, _ := r.Get("net.attack")
 	attack.Exclusive = true
 	s := &stage{t: t, breached: true}
-	_, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: r, Canary: "honest.work", Parallel: 3})
+	_, _, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: r, Canary: "honest.work", Parallel: 3})
 	require.NoError(t, err)
 	assert.Equal(t, 1, s.peak)
 }
