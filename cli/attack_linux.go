@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -150,10 +151,23 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	picked := prove.List(mutants)
+	f, err := m.open(ctx, nil, o.Progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.rng.Close()
+	picked, unfelt := prove.List(mutants, f.Features)
+	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
+		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
+			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
+		}
+	}
 	scenarios := runner.ForTarget(all.Registry.All(), "reference")
 	if len(o.Mutants) > 0 {
 		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+		if len(picked) == 0 {
+			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
+		}
 		// Only what these mutants are about has to hold on the reference.
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
 			return s.ID != canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
@@ -167,11 +181,6 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, run, err
 	}
-	f, err := m.open(ctx, nil, o.Progress)
-	if err != nil {
-		return nil, run, err
-	}
-	defer f.rng.Close()
 	kills, residue, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,

@@ -23,8 +23,8 @@ type Mutant struct {
 	Title string
 	// Kills are the scenarios that must say Breached.
 	Kills []string
-	// Holds are scenarios that must still say Held: they tell one weakened
-	// control from a policy that is not there at all. Empty means the canary.
+	// Holds are scenarios that must still say Held, besides the canary: they
+	// tell one weakened control from a policy that is not there at all.
 	Holds []string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (a RuntimeClass, an admission policy, a node), so that nothing
@@ -64,13 +64,10 @@ type Options struct {
 // holds returns the scenarios that must still hold in the mutant. A mutant of
 // the very scenario that serves as canary has none of its own.
 func (m Mutant) holds(canary string) []string {
-	switch {
-	case len(m.Holds) > 0:
+	if slices.Contains(m.Kills, canary) || slices.Contains(m.Holds, canary) {
 		return m.Holds
-	case slices.Contains(m.Kills, canary):
-		return nil
 	}
-	return []string{canary}
+	return append(slices.Clone(m.Holds), canary)
 }
 
 // ErrSurvivors is wrapped by Prove's error when a mutant was not killed.

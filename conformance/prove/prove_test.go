@@ -5,6 +5,7 @@ package prove
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/overlays"
+	scenarios "github.com/stockade-dev/stockade/scenarios/all"
 )
 
 func registry(t *testing.T) *suite.Registry {
@@ -101,6 +104,50 @@ func TestAMissingFeatureKillsNoMutant(t *testing.T) {
 			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
 			assert.Equal(t, c.says, cells[0].Result.Verdict())
 		})
+	}
+}
+
+// A mutant's own Holds are refusals of the API server or denials of a policy:
+// they hold on a sandbox in which no honest program runs any more, too.
+func TestTheCanaryMustHoldBesideAMutantsOwn(t *testing.T) {
+	m := Mutant{ID: "open", Kills: []string{"net.attack"}, Holds: []string{"net.attack"}}
+	assert.Equal(t, []string{"net.attack", "honest.work"}, m.holds("honest.work"))
+	m.Holds = []string{"honest.work"}
+	assert.Equal(t, []string{"honest.work"}, m.holds("honest.work"))
+	m = Mutant{ID: "rubble", Kills: []string{"honest.work"}, Holds: []string{"net.attack"}}
+	assert.Equal(t, []string{"net.attack"}, m.holds("honest.work"), "a mutant of the canary itself")
+}
+
+func TestAMutantThatCannotBeFeltIsLeftOut(t *testing.T) {
+	all := []overlays.Mutant{{ID: "open"}, {ID: "open6", Needs: []string{"ipv6"}}, {ID: "both", Needs: []string{"gvisor", "ipv6"}}}
+	picked, unfelt := List(all, []suite.Feature{suite.GVisor})
+	require.Len(t, picked, 1)
+	assert.Equal(t, "open", picked[0].ID)
+	assert.Equal(t, map[string]suite.Feature{"open6": suite.IPv6, "both": suite.IPv6}, unfelt)
+	picked, unfelt = List(all, []suite.Feature{suite.GVisor, suite.IPv6})
+	assert.Len(t, picked, 3)
+	assert.Empty(t, unfelt)
+}
+
+// A scenario that some target has no use for must be killed by mutants that
+// are left out there, and a feature with a wrong name would leave one out
+// everywhere.
+func TestAMutantNeedsWhatItsScenariosNeedAndNoMore(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	optional := []suite.Feature{suite.IPv6} // what a reference may do without
+	for _, m := range mutants {
+		needs := map[string]bool{}
+		for _, id := range m.Kills {
+			s, ok := scenarios.Registry.Get(id)
+			require.True(t, ok, id)
+			for _, f := range s.Needs {
+				if slices.Contains(optional, f) {
+					needs[string(f)] = true
+				}
+			}
+		}
+		assert.ElementsMatch(t, slices.Collect(maps.Keys(needs)), m.Needs, m.ID)
 	}
 }
 
