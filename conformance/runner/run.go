@@ -226,7 +226,7 @@ func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alo
 		}
 		done := r.o.Progress.Step(what)
 		for i, rd := range r.round(ctx, pending, alone) {
-			pending[i].rounds = append(pending[i].rounds, rd)
+			pending[i].rounds = append(pending[i].rounds, judged(pending[i].s, rd))
 		}
 		done(tally(pending), nil)
 	}
