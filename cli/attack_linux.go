@@ -34,6 +34,19 @@ import (
 // canary is the scenario of honest work that must hold in every mutant.
 const canary = "sandbox.coffee-totals"
 
+// gate is the scenario that shows that network policies are enforced at all.
+const gate = "sandbox.policy-enforced"
+
+// gateOf returns the gate of a target's network verdicts. The seed has none: its
+// own template lets everything public out, so that the gate could not hold.
+func gateOf(target string) *suite.Scenario {
+	s, ok := all.Registry.Get(gate)
+	if !ok || len(runner.ForTarget([]*suite.Scenario{s}, target)) == 0 {
+		return nil
+	}
+	return s
+}
+
 // field is an opened target descriptor.
 type field struct {
 	*descriptor.Descriptor
@@ -75,12 +88,12 @@ func (f *field) ground(namespace, pool string) (*runner.Kube, target.Carrier, er
 }
 
 // attack runs scenarios against the sandboxes of a namespace.
-func (f *field) attack(ctx context.Context, name, namespace string, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
+func (f *field) attack(ctx context.Context, name, namespace string, gate *suite.Scenario, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
 	ground, carrier, err := f.ground(namespace, overlays.PoolName)
 	if err != nil {
 		return nil, err
 	}
-	return f.execute(ctx, runner.Options{Ground: ground, Carrier: carrier, TargetName: name, Scenarios: scenarios, Progress: rep})
+	return f.execute(ctx, runner.Options{Ground: ground, Carrier: carrier, TargetName: name, Gate: gate, Scenarios: scenarios, Progress: rep})
 }
 
 // attackGuest deploys a user's own template for the time of the run.
@@ -101,7 +114,7 @@ func (f *field) attackGuest(ctx context.Context, t *guest.Template, scenarios []
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: carrier, TargetName: t.Target(), Scenarios: scenarios, Progress: rep,
+		Carrier: carrier, TargetName: t.Target(), Gate: gateOf(t.Target()), Scenarios: scenarios, Progress: rep,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
 	})
@@ -134,7 +147,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if !ok {
 		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)
 	}
-	return f.attack(ctx, o.Target, t.Namespace, o.Scenarios, o.Progress)
+	return f.attack(ctx, o.Target, t.Namespace, gateOf(o.Target), o.Scenarios, o.Progress)
 }
 
 // Prove implements [Runner].
@@ -185,7 +198,8 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
 			Run: func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error) {
-				return f.attack(ctx, namespace, namespace, scenarios, nil)
+				// A mutant's policy is weak on purpose: it has no gate to pass.
+				return f.attack(ctx, namespace, namespace, nil, scenarios, nil)
 			},
 		},
 		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
