@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,19 @@ import (
 
 // canary is the scenario of honest work that must hold in every mutant.
 const canary = "sandbox.coffee-totals"
+
+// gate is the scenario that shows that network policies are enforced at all.
+const gate = "sandbox.policy-enforced"
+
+// gateOf returns the gate of a target's network verdicts. The seed has none: its
+// own template lets everything public out, so that the gate could not hold.
+func gateOf(target string) *suite.Scenario {
+	s, ok := all.Registry.Get(gate)
+	if !ok || len(runner.ForTarget([]*suite.Scenario{s}, target)) == 0 {
+		return nil
+	}
+	return s
+}
 
 // field is an opened target descriptor.
 type field struct {
@@ -74,12 +88,12 @@ func (f *field) ground(namespace, pool string) (*runner.Kube, target.Carrier, er
 }
 
 // attack runs scenarios against the sandboxes of a namespace.
-func (f *field) attack(ctx context.Context, name, namespace string, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
+func (f *field) attack(ctx context.Context, name, namespace string, gate *suite.Scenario, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
 	ground, carrier, err := f.ground(namespace, overlays.PoolName)
 	if err != nil {
 		return nil, err
 	}
-	return f.execute(ctx, runner.Options{Ground: ground, Carrier: carrier, TargetName: name, Scenarios: scenarios, Progress: rep})
+	return f.execute(ctx, runner.Options{Ground: ground, Carrier: carrier, TargetName: name, Gate: gate, Scenarios: scenarios, Progress: rep})
 }
 
 // attackGuest deploys a user's own template for the time of the run.
@@ -100,7 +114,7 @@ func (f *field) attackGuest(ctx context.Context, t *guest.Template, scenarios []
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: carrier, TargetName: t.Target(), Scenarios: scenarios, Progress: rep,
+		Carrier: carrier, TargetName: t.Target(), Gate: gateOf(t.Target()), Scenarios: scenarios, Progress: rep,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
 	})
@@ -133,7 +147,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if !ok {
 		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)
 	}
-	return f.attack(ctx, o.Target, t.Namespace, o.Scenarios, o.Progress)
+	return f.attack(ctx, o.Target, t.Namespace, gateOf(o.Target), o.Scenarios, o.Progress)
 }
 
 // Prove implements [Runner].
@@ -150,10 +164,23 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	picked := prove.List(mutants)
+	f, err := m.open(ctx, nil, o.Progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.rng.Close()
+	picked, unfelt := prove.List(mutants, f.Features)
+	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
+		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
+			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
+		}
+	}
 	scenarios := runner.ForTarget(all.Registry.All(), "reference")
 	if len(o.Mutants) > 0 {
 		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+		if len(picked) == 0 {
+			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
+		}
 		// Only what these mutants are about has to hold on the reference.
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
 			return s.ID != canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
@@ -167,20 +194,17 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, run, err
 	}
-	f, err := m.open(ctx, nil, o.Progress)
-	if err != nil {
-		return nil, run, err
-	}
-	defer f.rng.Close()
-	kills, err := prove.Prove(ctx, prove.Options{
+	kills, residue, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
 			Run: func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error) {
-				return f.attack(ctx, namespace, namespace, scenarios, nil)
+				// A mutant's policy is weak on purpose: it has no gate to pass.
+				return f.attack(ctx, namespace, namespace, nil, scenarios, nil)
 			},
 		},
 		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
 	})
+	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
 		err = nil // the matrix says it, and the exit code
 	}

@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -184,6 +185,114 @@ func TestApplicabilityIsDeclaredTimesDetected(t *testing.T) {
 			assert.Equal(t, c.want, o.Result.Verdict(), said(o))
 		})
 	}
+}
+
+func TestWhatTheSandboxPrintsIsJudgedOutsideOfIt(t *testing.T) {
+	var printed atomic.Value
+	s := scenario("work.print", func(context.Context, *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "print", Expect: verdict.MustWork, OK: true, Detail: printed.Load().(string)}} //nolint:forcetypeassert // it is ours
+	})
+	s.Kind = suite.Function
+	s.Judge = func(nonce string, steps []verdict.Step) []verdict.Step {
+		assert.Regexp(t, "^[0-9a-f]{32}$", nonce)
+		for i := range steps {
+			if steps[i].OK = steps[i].Detail == "right"; !steps[i].OK {
+				steps[i].Class = verdict.Absent
+			}
+		}
+		return steps
+	}
+	printed.Store("right")
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+
+	printed.Store("wrong")
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), "the sandbox says OK, and is not asked: "+said(o))
+	assert.False(t, o.Rounds[0].Evidence.Attempts[0].Steps[0].OK)
+
+	s.Control.Act = denied
+	printed.Store("right")
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.ControlFailed, o.Result.Reason(), "the judge only speaks of the attack: "+said(o))
+}
+
+// gated is a run with a gate that is not selected, a scenario that rests on the
+// network, and one that does not.
+func gated(t *testing.T, enforced, connect probe.Action) (*fakes, *atomic.Value) {
+	t.Helper()
+	var first atomic.Value
+	note := func(id string, act probe.Action) probe.Action {
+		return func(ctx context.Context, e *probe.Env) []verdict.Step {
+			first.CompareAndSwap(nil, id)
+			return act(ctx, e)
+		}
+	}
+	log := &rangeLog{}
+	gate := scenario("policy.enforced", note("gate", enforced))
+	net := scenario("net.connect", note("net", connect))
+	net.Control.Act = reaching(log, true)
+	net.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
+	f := setup(t, net, gate, scenario("disk.write", note("disk", denied)))
+	f.o.Range = log
+	f.o.Gate = f.o.Scenarios[slices.IndexFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == gate.ID })]
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s == f.o.Gate })
+	return f, &first
+}
+
+func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
+	unknown := func(context.Context, *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+	}
+	for name, c := range map[string]struct {
+		enforced, connect probe.Action
+		want              verdict.Verdict
+	}{
+		"enforced":                             {denied, denied, verdict.Held},
+		"not enforced":                         {worked, denied, verdict.Inconclusive},
+		"nobody knows":                         {unknown, denied, verdict.Inconclusive},
+		"not enforced, and a breach stays one": {worked, worked, verdict.Breached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, first := gated(t, c.enforced, c.connect)
+			got := map[string]Outcome{}
+			for _, o := range f.run(t).Outcomes {
+				got[o.Scenario.ID] = o
+			}
+			require.Len(t, got, 3, "the gate is in the report, although nobody selected it")
+			assert.Equal(t, "gate", first.Load())
+			assert.Equal(t, c.want, got["net.connect"].Result.Verdict(), said(got["net.connect"]))
+			assert.Equal(t, verdict.Held, got["disk.write"].Result.Verdict(), "it has nothing to do with the network")
+			if c.want == verdict.Inconclusive {
+				assert.Contains(t, got["net.connect"].Result.Detail(), "policy.enforced")
+				assert.Len(t, got["net.connect"].Rounds, 1, "trying again would not help")
+			}
+		})
+	}
+}
+
+func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
+	f, _ := gated(t, worked, denied)
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == "net.connect" })
+	o := only(t, f.run(t))
+	assert.Equal(t, "disk.write", o.Scenario.ID)
+}
+
+func TestAMissingFeatureDoesNotEndTheAttack(t *testing.T) {
+	var n atomic.Int32
+	s := scenario("net.connect", func(ctx context.Context, e *probe.Env) []verdict.Step {
+		if n.Add(1) == 1 {
+			return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+		}
+		return denied(ctx, e)
+	})
+	s.Needs = []suite.Feature{suite.GVisor}
+	f := setup(t, s)
+	f.o.Declared = []suite.Feature{suite.GVisor}
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Len(t, o.Rounds, 2, "the first round said nothing")
+	assert.Equal(t, verdict.Held, o.Attacked().Verdict(), "the attack met a denial, and that is what it says")
 }
 
 func TestDeathCountsOnlyAfterTheBeginAndByAFactFromOutside(t *testing.T) {

@@ -198,6 +198,12 @@ type Scenario struct {
 	AskControl APIAction
 	Params     map[string]string
 
+	// Judge is asked by the runner, outside of the sandbox, for what the steps
+	// of an attempt of the attack amount to, where more is known than the
+	// attacker's word: what work must have printed, for the nonce that it was
+	// given. Nil leaves the steps as they are. It is a pure function of what is
+	// hostile: no step has to be there, or to be what the attack would send.
+	Judge     func(nonce string, steps []verdict.Step) []verdict.Step
 	Accept    []verdict.Class
 	Witnesses []Witness
 	// Attempts is how often the attack is made in each round; 0 means 1, and
