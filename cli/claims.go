@@ -21,4 +21,5 @@ var Claims = map[string]string{
 	"AS-15": "honest code works: script as argument, data on stdin, only stdout comes back",
 	"AS-16": "/tmp holds 64 MiB and no more",
 	"AS-17": "the cluster is of the shape that the text describes",
+	"PG-07": "podPidsLimit bounds what a sandbox's processes take of the node",
 }

@@ -108,6 +108,20 @@ func TestFlowsMustShowAPolicyDrop(t *testing.T) {
 	}
 	o = only(t, f.run(t))
 	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+
+	// The drop is still there, but something got out beside it.
+	f.ground.flows = append(f.ground.flows,
+		parse(`{"flow":{"time":"T","verdict":"FORWARDED","trace_observation_point":"TO_STACK","IP":{"source":"10.0.0.1","destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}}}`))
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Contains(t, o.Result.Detail(), "flows")
+}
+
+func TestAServiceIsLookedForByWhatIsBehindIt(t *testing.T) {
+	sc := &scene{field: &Field{Aliases: map[string][]string{"10.96.0.10:53": {"10.0.1.2:53", "10.0.1.3:53"}}}}
+	assert.Equal(t, []string{"10.96.0.10:53/udp", "10.0.1.2:53/udp", "10.0.1.3:53/udp"}, sc.spellings("10.96.0.10:53/udp"))
+	assert.Equal(t, []string{"10.96.0.10:53", "10.0.1.2:53", "10.0.1.3:53"}, sc.spellings("10.96.0.10:53"))
+	assert.Equal(t, []string{"203.0.113.7/icmp"}, sc.spellings("203.0.113.7/icmp"))
 }
 
 func TestOneBreachInAnyRoundWins(t *testing.T) {
@@ -310,9 +324,13 @@ func TestDeathCountsOnlyAfterTheBeginAndByAFactFromOutside(t *testing.T) {
 			begun(p, out)
 			return 0, errors.New("lost")
 		}), 137, verdict.Held},
-		"the process was killed after the begin": {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 137, nil }), -1, verdict.Held},
-		"the container ended before the begin":   {dies(func(probe.Plan, writer) (int, error) { return 0, errors.New("lost") }), 137, verdict.Inconclusive},
-		"nothing outside tells of an end":        {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 0, nil }), -1, verdict.Inconclusive},
+		"the process ended as if it was killed": {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 137, nil }), -1, verdict.Inconclusive},
+		"the container ended by itself": {dies(func(p probe.Plan, out writer) (int, error) {
+			begun(p, out)
+			return 0, errors.New("lost")
+		}), 0, verdict.Inconclusive},
+		"the container ended before the begin": {dies(func(probe.Plan, writer) (int, error) { return 0, errors.New("lost") }), 137, verdict.Inconclusive},
+		"nothing outside tells of an end":      {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 0, nil }), -1, verdict.Inconclusive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scenario("resources.eat-memory", denied)
@@ -337,6 +355,22 @@ func TestASandboxCannotCallItsOwnBreachDisclosed(t *testing.T) {
 	o := only(t, setup(t, s).run(t))
 	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
 	s.Kind = suite.Limit
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+}
+
+func TestASandboxCannotPutWorkInTheAttacksPlace(t *testing.T) {
+	works := func(_ context.Context, env *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "try", OK: true, Expect: verdict.MustWork}}
+	}
+	s := scenario("net.connect", works)
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), "a success is one, whatever it is called: %s", said(o))
+
+	s.Kind, s.Attack = suite.Function, denied
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.NoSteps, o.Result.Reason(), "a function is not shown by a denial: %s", said(o))
+	s.Attack = works
 	o = only(t, setup(t, s).run(t))
 	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
 }
