@@ -188,8 +188,8 @@ func TestEveryKindThatARunStoresIsFoundByItsLabel(t *testing.T) {
 		o.SetLabels(map[string]string{RunLabel: "dead"})
 		objects, want = append(objects, o), append(want, Owned{Ref: refOf(o), Run: "dead"})
 	}
-	target := object(poolKind, box, "pool") // not of a run
-	owned, err := pretended(t, nil, append(objects, target)...).Labelled(t.Context())
+	own := object(poolKind, box, "pool") // the target's, of no run
+	owned, err := pretended(t, nil, append(objects, own)...).Labelled(t.Context())
 	require.NoError(t, err)
 	assert.ElementsMatch(t, want, owned)
 }
