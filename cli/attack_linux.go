@@ -37,13 +37,14 @@ const canary = "sandbox.coffee-totals"
 // gate is the scenario that shows that network policies are enforced at all.
 const gate = "sandbox.policy-enforced"
 
-// gateOf returns the gate of a target's network verdicts. The seed has none: its
-// own template lets everything public out, so that the gate could not hold.
+// gateOf returns the gate of a target's network verdicts. The seed's template, and
+// maybe a user's, lets everything public out, so that the gate could not hold
+// there; each of their verdicts still needs a drop by a policy in the flow log.
 func gateOf(target string) *suite.Scenario {
-	s, ok := all.Registry.Get(gate)
-	if !ok || len(runner.ForTarget([]*suite.Scenario{s}, target)) == 0 {
+	if target != "reference" {
 		return nil
 	}
+	s, _ := all.Registry.Get(gate)
 	return s
 }
 

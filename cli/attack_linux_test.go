@@ -11,13 +11,13 @@ import (
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
-func TestEveryTargetButTheSeedHasToShowItsEnforcer(t *testing.T) {
-	for _, target := range []string{"reference", "template/mine"} {
-		g := gateOf(target)
-		require.NotNil(t, g, target)
-		assert.Contains(t, g.Claims, "AS-12", target)
+func TestTheReferenceHasToShowItsEnforcer(t *testing.T) {
+	g := gateOf("reference")
+	require.NotNil(t, g)
+	assert.Contains(t, g.Claims, "AS-12")
+	for _, target := range []string{"seed", "template/mine"} {
+		assert.Nil(t, gateOf(target), target)
 	}
-	assert.Nil(t, gateOf("seed"))
 }
 
 func TestTheCanaryIsJudgedOutsideOfTheSandbox(t *testing.T) {
