@@ -132,7 +132,7 @@ func (s *system) replica(name string, users ...string) (string, *gateway.Gateway
 	if len(users) > 0 {
 		var file strings.Builder
 		for _, u := range users {
-			fmt.Fprintf(&file, "%s sha256:%x\n", u, sha256.Sum256([]byte("token of "+u)))
+			fmt.Fprintf(&file, "%s sha256:%x\n", u, sha256.Sum256([]byte("token-of-"+u)))
 		}
 		static, err := auth.ParseStatic(strings.NewReader(file.String()))
 		require.NoError(s.t, err)
@@ -166,7 +166,7 @@ func (s *system) connect(url, user string, extra http.Header) (*mcp.ClientSessio
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	b := bearer{extra: extra}
 	if user != "" {
-		b.token = "token of " + user
+		b.token = "token-of-" + user
 	}
 	return client.Connect(s.t.Context(), &mcp.StreamableClientTransport{
 		Endpoint: url, HTTPClient: &http.Client{Transport: b}, DisableStandaloneSSE: true,
@@ -415,10 +415,10 @@ func TestAnothersSessionIsNobodysToUse(t *testing.T) {
 	}
 	const body = `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"run_go","arguments":{"code":"x"}}}`
 	assert.Equal(t, http.StatusUnauthorized, post("", http.MethodPost, body))
-	assert.Equal(t, http.StatusUnauthorized, post("token of nobody", http.MethodPost, body))
-	assert.Equal(t, http.StatusForbidden, post("token of mallory", http.MethodPost, body))
-	assert.Equal(t, http.StatusForbidden, post("token of mallory", http.MethodDelete, ""))
-	assert.Equal(t, http.StatusOK, post("token of alice", http.MethodPost, body))
+	assert.Equal(t, http.StatusUnauthorized, post("token-of-nobody", http.MethodPost, body))
+	assert.Equal(t, http.StatusForbidden, post("token-of-mallory", http.MethodPost, body))
+	assert.Equal(t, http.StatusForbidden, post("token-of-mallory", http.MethodDelete, ""))
+	assert.Equal(t, http.StatusOK, post("token-of-alice", http.MethodPost, body))
 	assert.Len(t, s.cluster.Pods(), 1)
 	require.NoError(t, victim.Close())
 }

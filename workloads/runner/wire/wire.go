@@ -246,7 +246,7 @@ func (r Result) check(run string) error {
 	if r.ExitCode < -1 || r.ExitCode > 255 {
 		return errors.New("the exit code is none")
 	}
-	if len(r.Signal) > 20 || strings.ContainsFunc(r.Signal, func(c rune) bool { return c != ' ' && c != '/' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }) {
+	if len(r.Signal) > 40 || strings.ContainsFunc(r.Signal, func(c rune) bool { return c != ' ' && c != '/' && (c < 'a' || c > 'z') && (c < '0' || c > '9') }) {
 		return errors.New("the signal is none")
 	}
 	for _, d := range []int64{r.DurationMillis, r.Build.DurationMillis} {
