@@ -200,7 +200,7 @@ func (s *settings) guard(ctx context.Context, log *slog.Logger) (func(http.Handl
 	case len(all) == 0 && !s.open && !s.stdio:
 		return nil, errors.New("setting up the gateway: nobody could authenticate; name -tokens or -google-client-id, or say -no-auth")
 	case len(all) == 0:
-		return nil, nil //nolint:nilnil // said by -no-auth, or by whoever holds the streams
+		return nil, nil // said by -no-auth, or by whoever holds the streams
 	}
 	return auth.Middleware(auth.Any(all...), log), nil
 }

@@ -71,7 +71,7 @@ type Gateway struct {
 	o      Options
 	server *mcp.Server
 	// ctx ends all sessions.
-	ctx  context.Context //nolint:containedctx // it is the gateway's own life
+	ctx  context.Context
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup
 
@@ -157,7 +157,7 @@ func (g *Gateway) Maintain(ctx context.Context) error {
 		n, err := g.o.Pool.Collect(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // asked to stop
+			return nil // asked to stop
 		case err != nil:
 			g.o.Log.Warn("claims were not collected", "err", err)
 		case n > 0:

@@ -22,7 +22,7 @@ import (
 type session struct {
 	g    *Gateway
 	user string
-	ctx  context.Context //nolint:containedctx // it is the session's own life
+	ctx  context.Context
 	stop context.CancelCauseFunc
 
 	// turn is held by the one call that runs; waiting counts those behind it.

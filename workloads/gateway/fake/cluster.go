@@ -336,7 +336,7 @@ func (c *Cluster) patch(w http.ResponseWriter, r *http.Request, claim *unstructu
 		return
 	}
 	if p.Metadata.UID != "" && p.Metadata.UID != string(claim.GetUID()) {
-		fail(w, http.StatusConflict, metav1.StatusReasonConflict, "the uid is another's")
+		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "metadata.uid: field is immutable")
 		return
 	}
 	if err := unstructured.SetNestedField(claim.Object, p.Spec.Lifecycle.ShutdownTime, "spec", "lifecycle", "shutdownTime"); err != nil {

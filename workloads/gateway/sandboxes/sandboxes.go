@@ -320,7 +320,8 @@ func (m *Manager) Renew(ctx context.Context, b *Sandbox) error {
 		return fmt.Errorf("renewing a claim: %w", err)
 	}
 	claim, err := m.claims().Patch(ctx, b.claim, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: ManagedBy})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || err == nil && claim.GetDeletionTimestamp() != nil {
+	// Another uid is no valid change of this one.
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || err == nil && claim.GetDeletionTimestamp() != nil {
 		return ErrLost
 	}
 	if err != nil {
