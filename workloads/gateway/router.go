@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
+	"github.com/stockade-dev/stockade/workloads/router"
+	"github.com/stockade-dev/stockade/workloads/runner/wire"
+)
+
+// ErrLost says that a sandbox is of no more use: it is gone, or could not be
+// cleaned, or what answers there is no runner.
+var ErrLost = errors.New("running a program: the sandbox is lost")
+
+var errBusy = errors.New("running a program: the sandbox is busy")
+
+// Timeouts of a call through the router.
+const (
+	// callTimeout is longer than the longest build and run together.
+	callTimeout = 5 * time.Minute
+	// A runner is busy for a moment after a call that was given up.
+	busyTimeout = 10 * time.Second
+	busyPause   = 100 * time.Millisecond
+)
+
+// Router runs programs in sandboxes by way of the sandbox router.
+type Router struct {
+	URL       string // without a path
+	Namespace string // the sandboxes'
+	Port      int    // the runners'
+	// HTTP replaces the client in tests; its redirects are never followed.
+	HTTP *http.Client
+}
+
+// Run implements [Runner].
+func (r Router) Run(ctx context.Context, b *sandboxes.Sandbox, q wire.Request) (wire.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, err := json.Marshal(q)
+	if err != nil {
+		return wire.Result{}, fmt.Errorf("running a program: %w", err)
+	}
+	for deadline := time.Now().Add(busyTimeout); ; {
+		res, err := r.call(ctx, b, q.Run, body)
+		if !errors.Is(err, errBusy) || time.Now().After(deadline) {
+			return res, err
+		}
+		t := time.NewTimer(busyPause)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return wire.Result{}, context.Cause(ctx)
+		case <-t.C:
+		}
+	}
+}
+
+// call makes one request. Every header of it is made here: nothing that a
+// client of the gateway sent is among them.
+func (r Router) call(ctx context.Context, b *sandboxes.Sandbox, run string, body []byte) (wire.Result, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+wire.RunPath, bytes.NewReader(body))
+	if err != nil {
+		return wire.Result{}, fmt.Errorf("running a program: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(router.IDHeader, b.Name)
+	req.Header.Set(router.UIDHeader, b.UID)
+	req.Header.Set(router.NamespaceHeader, r.Namespace)
+	req.Header.Set(router.PortHeader, strconv.Itoa(r.Port))
+	res, err := r.client().Do(req)
+	if err != nil {
+		return wire.Result{}, fmt.Errorf("asking the router: %w", err)
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		got, err := wire.ReadResult(res.Body, run)
+		if err != nil && ctx.Err() == nil {
+			// Whatever speaks there has been taken over, or is broken.
+			return wire.Result{}, fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		return got, err
+	case http.StatusConflict:
+		return wire.Result{}, errBusy
+	case http.StatusNotFound, http.StatusGone, http.StatusBadGateway:
+		return wire.Result{}, fmt.Errorf("%w: %s", ErrLost, r.why(res))
+	}
+	return wire.Result{}, fmt.Errorf("running a program: %s", r.why(res))
+}
+
+func (r Router) client() *http.Client {
+	c := http.Client{Transport: direct}
+	if r.HTTP != nil {
+		c = *r.HTTP
+	}
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
+}
+
+// direct asks no proxy: the environment's is meant for the world outside.
+var direct = &http.Transport{MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 90 * time.Second}
+
+// why is the beginning of an answer that is none, for the log.
+func (r Router) why(res *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+	return res.Status + ": " + strings.TrimSpace(wire.Clean(string(text)))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/stockade-dev/stockade/workloads/runner/wire"
+)
+
+// wipe removes everything below the folder app except app/persist, which it
+// makes if it is not there. What lies below was written by a hostile program:
+// links are removed and never followed, since os.Root walks with openat, and
+// folders that their owner may not enter are opened first. No process of the
+// program may be left, or it could write while its files go.
+func wipe(app string) error {
+	root, err := os.OpenRoot(app)
+	if err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	defer root.Close()
+	names, err := list(root)
+	if err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	for _, name := range names {
+		if name == wire.Persist {
+			// Only a folder is what persists: a link of that name would show
+			// whatever it points to as the session's own.
+			if info, err := root.Lstat(name); err == nil && info.IsDir() {
+				continue
+			}
+		}
+		if err := removeAll(root, name); err != nil {
+			return fmt.Errorf("wiping: %w", err)
+		}
+	}
+	if err := root.Mkdir(wire.Persist, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	return nil
+}
+
+func list(root *os.Root) ([]string, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+func removeAll(root *os.Root, name string) error {
+	err := root.RemoveAll(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if err := unlock(root, name); err != nil {
+		return err
+	}
+	return root.RemoveAll(name)
+}
+
+// unlock gives the owner the right to empty a folder and all those in it.
+func unlock(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err != nil || !info.IsDir() {
+		return err
+	}
+	if err := root.Chmod(name, 0o700); err != nil {
+		return err
+	}
+	sub, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	names, err := list(sub)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := unlock(sub, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write puts the files of a program below the folder app.
+func write(app string, files []wire.File) error {
+	root, err := os.OpenRoot(app)
+	if err != nil {
+		return fmt.Errorf("writing the program: %w", err)
+	}
+	defer root.Close()
+	for _, f := range files {
+		if dir := parent(f.Path); dir != "" {
+			if err := root.MkdirAll(dir, 0o755); err != nil {
+				return fmt.Errorf("writing the program: %w", err)
+			}
+		}
+		if err := root.WriteFile(f.Path, []byte(f.Content), 0o644); err != nil {
+			return fmt.Errorf("writing the program: %w", err)
+		}
+	}
+	return nil
+}
+
+func parent(p string) string {
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] == '/' {
+			return p[:i]
+		}
+	}
+	return ""
+}
