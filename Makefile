@@ -72,9 +72,13 @@ prove: build ## Weaken one control after the other; every check has to notice
 test-cluster: build ## Run the tests that need the cluster of `make up`, as root
 	go test -count=1 -timeout 20m -tags cluster ./conformance/e2e/... ./infra/node/engine/...
 
+# A fault at each resource in turn is what takes the time, some five minutes a
+# stack: CI does gke-shared, which has what the others have. FAULTS= does all.
+FAULTS ?= -skip 'TestASecondUpdateFinishesWhatAFaultStopped/^(gke|gke-autopilot)$$'
+
 .PHONY: test-pulumi
 test-pulumi: pulumi ## Run the stacks for Google Cloud and the local provider by the real engine, against stand-ins
-	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi ./stacks/enginetest/... ./infra/kind/provider/...
+	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi $(FAULTS) ./stacks/enginetest/... ./infra/kind/provider/...
 
 .PHONY: test-dev
 test-dev: pulumi ## Run the stack dev through its whole life, as root; ends with nothing left

@@ -32,6 +32,7 @@ func TestASecondUpdateFinishesWhatAFaultStopped(t *testing.T) {
 			r.up()
 			all := r.created()
 			r.destroy()
+			r.engine.terse = true
 			for what, fault := range faults {
 				for _, c := range all {
 					if !t.Run(fmt.Sprintf("%s/%s %s", what, c.Type, c.Name()), func(t *testing.T) {

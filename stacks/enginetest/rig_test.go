@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,10 +50,32 @@ var schema = sync.OnceValues(func() (*standin.Schema, error) { return standin.Ne
 
 // rig is a stack with a cloud of its own.
 type rig struct {
-	t     *testing.T
-	dir   string
-	cloud *standin.Cloud
-	stack auto.Stack
+	t      *testing.T
+	dir    string
+	cloud  *standin.Cloud
+	engine *engine
+	stack  auto.Stack
+}
+
+// engine runs pulumi.
+type engine struct {
+	auto.PulumiCommand
+	// terse leaves unasked what the Automation API wants to know after each
+	// update: outputs, twice, and the history. Each question starts pulumi again.
+	terse bool
+}
+
+// Run implements [auto.PulumiCommand].
+func (e *engine) Run(ctx context.Context, dir string, in io.Reader, out, errOut []io.Writer, env []string, args ...string) (stdout, stderr string, code int, err error) {
+	if e.terse && len(args) > 1 && args[0] == "stack" {
+		switch args[1] {
+		case "output":
+			return "{}", "", 0, nil
+		case "history":
+			return "[]", "", 0, nil
+		}
+	}
+	return e.PulumiCommand.Run(ctx, dir, in, out, errOut, env, args...)
 }
 
 // start makes an empty stack of the name, with the values of its committed file
@@ -81,11 +104,12 @@ func start(t *testing.T, name string, config map[string]any, program pulumi.RunF
 	require.NoError(t, os.Symlink(pulumiPath, filepath.Join(folder("engine/bin"), "pulumi")))
 	command, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Root: filepath.Join(r.dir, "engine")})
 	require.NoError(t, err)
+	r.engine = &engine{PulumiCommand: command}
 	doc, err := os.ReadFile(filepath.Join("..", "Pulumi."+name+".yaml"))
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder("work"), "Pulumi."+name+".yaml"), doc, 0o600))
 	r.stack, err = auto.NewStackInlineSource(t.Context(), name, "stockade", program,
-		auto.WorkDir(folder("work")), auto.Pulumi(command), auto.PulumiHome(folder("home")),
+		auto.WorkDir(folder("work")), auto.Pulumi(r.engine), auto.PulumiHome(folder("home")),
 		auto.EnvVars(map[string]string{
 			"PULUMI_BACKEND_URL":                          "file://" + folder("state"),
 			"PULUMI_CONFIG_PASSPHRASE":                    "of the test",

@@ -217,7 +217,7 @@ func TestASandboxThatIsNotTheClaimsOwnIsNotUsed(t *testing.T) {
 	c := fake.New(t)
 	victim := take(t, manager(t, c, "a", nil), "victim")
 	c.Misdirect(victim.Name)
-	m := manager(t, c, "b", func(o *sandboxes.Options) { o.Timeouts.Take = 50 * time.Millisecond })
+	m := manager(t, c, "b", func(o *sandboxes.Options) { o.Timeouts.Take = 2 * time.Second })
 	_, err := m.Take(t.Context(), "attacker")
 	require.ErrorContains(t, err, "not its own")
 }
