@@ -13,7 +13,7 @@ REST := $(shell go list ./... | grep -vE '^[^/]+/[^/]+/stockade(/stacks|/infra/g
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 STOCKADE := bin/stockade
-FUZZTIME ?= 5s
+FUZZTIME ?= 20000x
 FUZZ_DIRS ?= $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
 ##@ The two commands
@@ -85,7 +85,7 @@ test-dev: pulumi ## Run the stack dev through its whole life, as root; ends with
 	go test -count=1 -timeout 30m -tags 'pulumi cluster' ./stacks/devtest/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz every fuzz target of FUZZ_DIRS (all) for FUZZTIME (5s)
+fuzz: ## Fuzz every fuzz target of FUZZ_DIRS (all) for FUZZTIME (20000x: so many inputs)
 	@for dir in $(FUZZ_DIRS); do \
 	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' "$$dir"/*_test.go | cut -c6-); do \
 	    go test "$$dir" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
