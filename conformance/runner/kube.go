@@ -133,6 +133,7 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true}}
 	f.API = &tenant{k: k}
 	f.Sandbox, f.Pod = k.sandbox, k.pod
+	k.refilled(ctx)
 	g, gctx := errgroup.WithContext(ctx)
 	var a, b target.Pod
 	g.Go(func() (err error) { a, err = k.claim(gctx, suite.Sandbox); return err })
@@ -142,6 +143,25 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 	}
 	f.Pods[suite.Sandbox], f.Pods[suite.Sibling] = a, b
 	return k.survey(ctx, f)
+}
+
+// refilled waits a while until the pool is whole again after an earlier run. A
+// claim that finds it empty gets a Pod of its own, which then competes with the
+// pool's new ones for the node; where the template asks for a quarter of it, as
+// the seed's does, the claim's Pod may never fit. A pool that stays short is no
+// error: what the claims then get is what counts.
+func (k *Kube) refilled(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, k.t.Refill)
+	defer cancel()
+	_ = until(ctx, poll, func() bool {
+		pool, err := k.get(ctx, poolKind, k.o.Pool)
+		if err != nil {
+			return false
+		}
+		ready, _, _ := unstructured.NestedInt64(pool.Object, "status", "readyReplicas")
+		want, _, _ := unstructured.NestedInt64(pool.Object, "spec", "replicas")
+		return ready >= want
+	})
 }
 
 func (k *Kube) get(ctx context.Context, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {

@@ -319,3 +319,27 @@ func TestATenantChangesOnlyWhatTheRunMadeAndOnlyForShow(t *testing.T) {
 		"metadata": map[string]any{"name": "somebody-elses"}})
 	assert.ErrorContains(t, err, "not this run's")
 }
+
+func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
+	pool := object(poolKind, box, "pool")
+	require.NoError(t, unstructured.SetNestedField(pool.Object, int64(2), "spec", "replicas"))
+	require.NoError(t, unstructured.SetNestedField(pool.Object, int64(1), "status", "readyReplicas"))
+	k := pretended(t, nil, pool)
+	k.t.Refill = 3 * poll
+	begun := time.Now()
+	k.refilled(t.Context())
+	assert.GreaterOrEqual(t, time.Since(begun), k.t.Refill, "one of two is not whole")
+
+	k = pretended(t, nil, pool)
+	k.t.Refill = time.Hour
+	time.AfterFunc(2*poll, func() {
+		whole := pool.DeepCopy()
+		_ = unstructured.SetNestedField(whole.Object, int64(2), "status", "readyReplicas") // seen below when it fails
+		plural, _ := meta.UnsafeGuessKindToResource(poolKind)
+		_, _ = k.o.Client.Dynamic.Resource(plural).Namespace(box).Update(context.Background(), whole, metav1.UpdateOptions{})
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	k.refilled(ctx)
+	assert.NoError(t, ctx.Err(), "it went on once the pool was whole")
+}

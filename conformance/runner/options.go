@@ -20,6 +20,9 @@ import (
 type Timeouts struct {
 	// Claim is how long a SandboxClaim may take to be bound and ready; 90 s.
 	Claim time.Duration
+	// Refill is how long a warm pool may take to be whole again before a claim
+	// is made all the same; 30 s.
+	Refill time.Duration
 	// Restart is how long a sandbox may take to come back by itself before a
 	// new one is claimed; 6 s.
 	Restart time.Duration
@@ -51,6 +54,7 @@ func (t Timeouts) filled() Timeouts {
 		}
 	}
 	def(&t.Claim, 90*time.Second)
+	def(&t.Refill, 30*time.Second)
 	def(&t.Restart, 6*time.Second)
 	def(&t.Listen, 15*time.Second)
 	def(&t.Exec, 20*time.Second)
