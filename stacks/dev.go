@@ -46,8 +46,6 @@ func dev(ctx *pulumi.Context) error {
 		Kubeconfig: place.Kubeconfig,
 		// The gate may get another port; only another cluster is another.
 		ClusterIdentifier: place.UID,
-		// A cluster that `stockade up` has furnished is taken over.
-		EnablePatchForce: pulumi.Bool(true),
 		// Everything in a throw-away cluster has gone when it has.
 		DeleteUnreachable: pulumi.Bool(true),
 	}, pulumi.DeletedWith(place))

@@ -27,8 +27,9 @@ type workload struct {
 // deploy declares the workloads in their order: the controller comes before what
 // it has to look after, and goes after it.
 //
-// cluster takes them with it when it goes; nil means that they are deleted one
-// by one.
+// cluster takes them with it when it goes, and is ours alone, so that fields set by
+// `stockade up` are taken over; nil means that they are deleted one by one, and
+// that a conflict with another manager is an error.
 func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, opts ...pulumi.ResourceOption) ([]pulumi.Resource, error) {
 	source, err := node.FindSource()
 	if err != nil {
@@ -52,7 +53,7 @@ func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, 
 			// The first is the controller; the others do not need each other.
 			after = append([]pulumi.ResourceOption{pulumi.DependsOn(done[:1])}, opts...)
 		}
-		o, err := sandbox.NewOverlay(ctx, w.name, &sandbox.OverlayArgs{Objects: objects, Images: w.images, Cluster: cluster}, after...)
+		o, err := sandbox.NewOverlay(ctx, w.name, &sandbox.OverlayArgs{Objects: objects, Images: w.images, Cluster: cluster, TakeOver: cluster != nil}, after...)
 		if err != nil {
 			return nil, err
 		}

@@ -31,6 +31,9 @@ type OverlayArgs struct {
 	// that they need not be deleted before. Nil means that they are deleted one
 	// by one. A component's children do not inherit that option.
 	Cluster pulumi.Resource
+	// TakeOver makes the stack the owner of fields that another manager has
+	// set, `stockade up` for one. Without it such a conflict is an error.
+	TakeOver bool
 }
 
 // readyTimeout is how long a warm pool may take, in seconds: a cold start of a
@@ -58,6 +61,9 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 			replaceImages(object.Object, args.Images, unused)
 			if err := awaitPool(object); err != nil {
 				return nil, fmt.Errorf("declaring overlay %s: %w", name, err)
+			}
+			if args.TakeOver {
+				annotate(object, "pulumi.com/patchForce", "true")
 			}
 			r := &apiObject{}
 			if err := ctx.RegisterResource(token(object), resourceName(name, object), inputs(object), r,
@@ -139,12 +145,17 @@ func awaitPool(o *unstructured.Unstructured) error {
 	if err != nil || replicas == 0 {
 		return err
 	}
+	annotate(o, "pulumi.com/waitFor", fmt.Sprintf("jsonpath={.status.readyReplicas}=%d", replicas))
+	annotate(o, "pulumi.com/timeoutSeconds", strconv.Itoa(readyTimeout))
+	return nil
+}
+
+// annotate tells the Kubernetes provider something about the object.
+func annotate(o *unstructured.Unstructured, key, value string) {
 	notes := maps.Clone(o.GetAnnotations())
 	if notes == nil {
 		notes = map[string]string{}
 	}
-	notes["pulumi.com/waitFor"] = fmt.Sprintf("jsonpath={.status.readyReplicas}=%d", replicas)
-	notes["pulumi.com/timeoutSeconds"] = strconv.Itoa(readyTimeout)
+	notes[key] = value
 	o.SetAnnotations(notes)
-	return nil
 }

@@ -111,6 +111,19 @@ func TestEveryContainersImageIsReplacedAndNoReplacementIsForgotten(t *testing.T)
 	assert.ErrorContains(t, err, "local/other:1")
 }
 
+func TestFieldsOfAnotherManagerAreTakenOverOnlyWhereThatIsAsked(t *testing.T) {
+	for _, takeOver := range []bool{true, false} {
+		seen, err := declare(t, &OverlayArgs{Objects: []unstructured.Unstructured{kubeObject("v1", "Namespace", "", "n", nil)}, TakeOver: takeOver})
+		require.NoError(t, err)
+		metadata := one(t, seen, "kubernetes:core/v1:Namespace").Inputs.Mappable()["metadata"].(map[string]any)
+		if takeOver {
+			assert.Equal(t, map[string]any{"pulumi.com/patchForce": "true"}, metadata["annotations"])
+		} else {
+			assert.NotContains(t, metadata, "annotations")
+		}
+	}
+}
+
 var hosts = AllowListArgs{Namespace: "n", Name: "list", Labels: map[string]string{"app": "x"}, Hosts: []string{"*.googleapis.com", "modules.example.com"}}
 
 func TestTheAllowListOfGKEOpensOnlyPort443OfTheHosts(t *testing.T) {
