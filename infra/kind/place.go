@@ -16,15 +16,7 @@ import (
 // APIServer returns host and port of the API server, as they are inside the
 // seal. The error wraps os.ErrNotExist when there is no cluster.
 func APIServer(home string) (string, error) {
-	config, err := clientcmd.LoadFromFile(Options{Home: home}.KubeconfigPath())
-	if err != nil {
-		return "", fmt.Errorf("finding the API server: %w", err)
-	}
-	server, err := currentCluster(config)
-	if err != nil {
-		return "", fmt.Errorf("finding the API server: %w", err)
-	}
-	u, err := url.Parse(server.Server)
+	_, _, u, err := loadKubeconfig(home)
 	if err != nil {
 		return "", fmt.Errorf("finding the API server: %w", err)
 	}
@@ -34,15 +26,7 @@ func APIServer(home string) (string, error) {
 // GateKubeconfig returns the administrator's kubeconfig as it works from outside
 // of the seal, through the gate at the given address. It is a secret.
 func GateKubeconfig(home, gate string) (string, error) {
-	config, err := clientcmd.LoadFromFile(Options{Home: home}.KubeconfigPath())
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	server, err := currentCluster(config)
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	u, err := url.Parse(server.Server)
+	config, server, u, err := loadKubeconfig(home)
 	if err != nil {
 		return "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
@@ -56,11 +40,19 @@ func GateKubeconfig(home, gate string) (string, error) {
 	return string(text), nil
 }
 
-func currentCluster(config *clientcmdapi.Config) (*clientcmdapi.Cluster, error) {
-	if c := config.Contexts[config.CurrentContext]; c != nil {
-		if server := config.Clusters[c.Cluster]; server != nil {
-			return server, nil
-		}
+// loadKubeconfig reads the administrator's kubeconfig. The server is the entry of
+// its current context, and u that entry's address.
+func loadKubeconfig(home string) (config *clientcmdapi.Config, server *clientcmdapi.Cluster, u *url.URL, err error) {
+	if config, err = clientcmd.LoadFromFile(Options{Home: home}.KubeconfigPath()); err != nil {
+		return nil, nil, nil, err
 	}
-	return nil, errors.New("its current context leads nowhere; run `stockade up`")
+	c := config.Contexts[config.CurrentContext]
+	if c != nil {
+		server = config.Clusters[c.Cluster]
+	}
+	if server == nil {
+		return nil, nil, nil, errors.New("its current context leads nowhere; run `stockade up`")
+	}
+	u, err = url.Parse(server.Server)
+	return config, server, u, err
 }
