@@ -160,7 +160,7 @@ func TestAnOrdinaryPodIsNoSandbox(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, pod: object{"spec": object{"nodeName": "n"}}}
 	step := schedule(t.Context(), env(s), "x", false)
 	assert.True(t, step.OK)
-	spec := child(s.asked[0], "spec")
+	spec := Child(s.asked[0], "spec")
 	assert.NotContains(t, spec, "runtimeClassName")
 	assert.NotContains(t, spec, "tolerations")
 	assert.Equal(t, object{taint: "gvisor"}, spec["nodeSelector"])

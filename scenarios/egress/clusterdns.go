@@ -20,7 +20,7 @@ func clusterDNS() suite.Scenario {
 		Title: "Ask the cluster's DNS for its services",
 		About: "Asks the cluster's DNS for the API server's name, over UDP and TCP, and for a name outside. " +
 			"Who may ask it can list the cluster's services by name, and be heard outside.",
-		Claims: []string{"AS-05", "AS-06"}, Kind: suite.Guarantee, Severity: suite.Medium,
+		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.Medium,
 		Techniques: []string{"T1613", "T1046"},
 		Refs:       []string{"https://github.com/kubernetes/dns/blob/master/docs/specification.md"},
 		Attack:     askCluster,

@@ -21,7 +21,7 @@ func dnsTunnel() suite.Scenario {
 		Title: "Tunnel data through the resolvers at hand",
 		About: "Puts a mark into the labels of a name in a zone of the attacker's, and asks every resolver of `/etc/resolv.conf` and the cluster's DNS for it. " +
 			"A policy that allows DNS to the cluster's own resolver allows this.",
-		Claims: []string{"AS-05", "AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1071.004", "T1048.003"},
 		Refs:       []string{"https://attack.mitre.org/techniques/T1071/004/"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {

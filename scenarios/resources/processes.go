@@ -32,7 +32,7 @@ func processBomb() suite.Scenario {
 		Title: "Start more processes than the limit",
 		About: "Starts sleeping processes, up to a quarter more than the Pod's limit and never more than 4096. The node's cgroup " +
 			"has to have the declared limit and never more tasks than that. The control starts 16 in the same sandbox.",
-		Claims:     []string{"AS-08", "AS-09"},
+		Claims:     []string{"AS-08", "AS-09", "PG-07"},
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1499.001"},
 		Severity:   suite.High,
