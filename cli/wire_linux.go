@@ -204,7 +204,7 @@ func describeMutants() ([]Mutant, error) {
 	}
 	out := make([]Mutant, 0, len(loaded))
 	for _, m := range loaded {
-		out = append(out, Mutant{ID: m.ID, Title: m.Title})
+		out = append(out, Mutant{ID: m.ID, Title: m.Title, Base: m.Base})
 	}
 	return out, nil
 }
@@ -494,10 +494,24 @@ type sandboxLayer struct{ m machine }
 func (sandboxLayer) Name() string { return sandboxesName }
 func (sandboxLayer) Sealed() bool { return true }
 
-// targets are the templates that `up` puts on the cluster.
+// targets are the deployments that `up` puts on the cluster.
 var targets = map[string]descriptor.Target{
-	"reference": {Namespace: overlays.ReferenceNamespace, Template: overlays.TemplateName, Pool: overlays.PoolName},
-	"seed":      {Namespace: overlays.SeedNamespace, Template: overlays.TemplateName, Pool: overlays.PoolName},
+	"reference": pooled(overlays.ReferenceNamespace),
+	seedTarget:  pooled(overlays.SeedNamespace),
+	"default":   pooled(overlays.DefaultNamespace),
+	playground:  executed(overlays.PlaygroundNamespace),
+}
+
+const playground = "playground"
+
+// pooled is a target of Agent Sandbox, executed one whose Pods an execution
+// service makes.
+func pooled(namespace string) descriptor.Target {
+	return descriptor.Target{Namespace: namespace, Template: overlays.TemplateName, Pool: overlays.PoolName}
+}
+
+func executed(namespace string) descriptor.Target {
+	return descriptor.Target{Namespace: namespace, PodTemplate: overlays.PodTemplateName, Service: overlays.ExecutionAccount}
 }
 
 // differs is what a report from here must say.
@@ -524,10 +538,17 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	if err != nil {
 		return err
 	}
-	// Everything first, and the waiting after: Pods of all four start together.
+	id, err := kind.ReadIdentity(l.m.home)
+	if err != nil {
+		return err
+	}
+	// Everything first, and the waiting after: Pods of all of them start together.
 	var deployed []*unstructured.Unstructured
-	for _, overlay := range []string{overlays.System, overlays.Controls, overlays.Reference, overlays.Seed} {
+	for _, overlay := range []string{overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.Playground} {
 		objects, err := overlays.Render(module, overlay)
+		if err == nil {
+			err = overlays.Pin(objects, id.Digests)
+		}
 		if err != nil {
 			return err
 		}
@@ -540,6 +561,9 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 		return fmt.Errorf("waiting for the controller and the control Pods: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		if targets[name].Pool == "" {
+			continue // its Pods are made when they are wanted
+		}
 		if err := target.AwaitPool(ctx, c, targets[name].Namespace, targets[name].Pool, waitSandboxes); err != nil {
 			return err
 		}
@@ -557,6 +581,9 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 	}
 	names := slices.Sorted(maps.Keys(targets))
 	for _, name := range names {
+		if targets[name].Pool == "" {
+			continue
+		}
 		ready, err := target.PoolReady(ctx, c, targets[name].Namespace, targets[name].Pool)
 		if err != nil {
 			return State{}, err

@@ -353,6 +353,14 @@ func importImages(ctx context.Context, members []nodes.Node, archives []string, 
 	}
 	done := rep.Step("importing images into the nodes")
 	defer func() { done("", err) }()
+	var names []string
+	for _, archive := range archives {
+		n, err := node.ArchiveNames(archive)
+		if err != nil {
+			return nil, fmt.Errorf("importing images: %w", err)
+		}
+		names = append(names, n...)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	found := make([]map[string]string, len(members))
 	for i, member := range members {
@@ -363,7 +371,7 @@ func importImages(ctx context.Context, members []nodes.Node, archives []string, 
 				}
 			}
 			var err error
-			found[i], err = nameDigests(ctx, member.String())
+			found[i], err = nameDigests(ctx, member.String(), names)
 			return err
 		})
 	}
@@ -394,24 +402,30 @@ func ImportImage(ctx context.Context, nodeName, archive string) error {
 	return nil
 }
 
-// nameDigests gives every image of a node a second name, by its digest: the
-// kubelet looks a Pod's image up by its name, and an import knows tags alone.
-// The digest is containerd's own, of the manifest that it made of the archive.
-func nameDigests(ctx context.Context, nodeName string) (map[string]string, error) {
+// nameDigests gives images of a node a second name, by their digest: the kubelet
+// looks a Pod's image up by its name, and an import knows tags alone. The digest
+// is containerd's own, of the manifest that it made of the archive.
+func nameDigests(ctx context.Context, nodeName string, names []string) (map[string]string, error) {
 	out, err := ctr(ctx, nodeName, nil, "images", "ls")
 	if err != nil {
 		return nil, fmt.Errorf("listing the images: %w", err)
 	}
 	tags, named := parseImages(out)
-	for _, tag := range slices.Sorted(maps.Keys(tags)) {
-		if named[tags[tag]] {
+	digests := map[string]string{}
+	for _, name := range names {
+		by, ok := tags[name]
+		if !ok {
+			return nil, fmt.Errorf("listing the images: %s was imported into node %s and is not there", name, nodeName)
+		}
+		digests[name] = by
+		if named[by] {
 			continue
 		}
-		if _, err := ctr(ctx, nodeName, nil, "images", "tag", tag, tags[tag]); err != nil {
-			return nil, fmt.Errorf("naming %s by its digest: %w", tag, err)
+		if _, err := ctr(ctx, nodeName, nil, "images", "tag", name, by); err != nil {
+			return nil, fmt.Errorf("naming %s by its digest: %w", name, err)
 		}
 	}
-	return tags, nil
+	return digests, nil
 }
 
 // parseImages reads containerd's table of images: name, media type, digest, and
