@@ -65,6 +65,8 @@ func (r *runs) open(ctx context.Context) error {
 	}
 	r.service, err = execution.New(execution.Options{
 		Client: r.client, Exec: execution.OverAPI(r.config, r.client), Namespace: r.k.o.Namespace, Template: r.template,
+		// Attacks run at the same time, and slow is not broken.
+		Timeouts: execution.Timeouts{Start: r.k.t.Claim, Run: 3 * r.k.t.End},
 	})
 	return err
 }

@@ -9,7 +9,7 @@ type Topic string
 // The topics, in the order in which a reviewer asks for them.
 const (
 	Kernel      Topic = "kernel"
-	Identity    Topic = "identity and tokens"
+	Credentials Topic = "identity and tokens"
 	NetworkOut  Topic = "network out"
 	NetworkIn   Topic = "network in"
 	Files       Topic = "files"
@@ -21,7 +21,7 @@ const (
 )
 
 // Topics lists them in order.
-var Topics = []Topic{Kernel, Identity, NetworkOut, NetworkIn, Files, Load, Door, Sessions, HonestWork, Environment}
+var Topics = []Topic{Kernel, Credentials, NetworkOut, NetworkIn, Files, Load, Door, Sessions, HonestWork, Environment}
 
 // Claim is one sentence of a system's text that can be true or false.
 type Claim struct {
@@ -36,7 +36,7 @@ type Claim struct {
 // Claims are all claims of the three systems, by system and number.
 var Claims = []Claim{
 	{"AS-01", "code sees gVisor's kernel, not the node's", guarantee, Kernel},
-	{"AS-02", "no service account token, at its path or elsewhere", guarantee, Identity},
+	{"AS-02", "no service account token, at its path or elsewhere", guarantee, Credentials},
 	{"AS-03", "169.254.0.0/16, and with it the metadata server, is blocked", guarantee, NetworkOut},
 	{"AS-04", "nobody but the Sandbox Router gets in", guarantee, NetworkIn},
 	{"AS-05", "private ranges, cluster DNS and metadata are blocked by the default policy; the public internet is not", guaranteeAndLimit, NetworkOut},
@@ -55,15 +55,15 @@ var Claims = []Claim{
 
 	{"KG-01", "system calls are served by gVisor, for a user without privileges", guarantee, Kernel},
 	{"KG-02", "one Pod for each session; no session sees files, caches or tokens of another", guarantee, Sessions},
-	{"KG-03", "no service account token; a snippet cannot act on its cluster", guarantee, Identity},
+	{"KG-03", "no service account token; a snippet cannot act on its cluster", guarantee, Credentials},
 	{"KG-04", "no Service of the namespace is in the environment", guarantee, Environment},
 	{"KG-05", "egress is DNS, and on 443 an allow-list of names", guarantee, NetworkOut},
 	{"KG-06", "egress is DNS and public addresses", guarantee, NetworkOut},
 	{"KG-07", "private ranges, the API server and the metadata server are blocked", guarantee, NetworkOut},
 	{"KG-08", "only the router and kode-gopher reach the sandbox's server port", guarantee, NetworkIn},
-	{"KG-09", "one short-lived access token for each run, and no long-lived secret", guarantee, Identity},
+	{"KG-09", "one short-lived access token for each run, and no long-lived secret", guarantee, Credentials},
 	{"KG-10", "/app is wiped before every call except /app/persist; nothing outlives the session", guarantee, Files},
-	{"KG-11", "the identity's own permissions are not contained", limit, Identity},
+	{"KG-11", "the identity's own permissions are not contained", limit, Credentials},
 	{"KG-12", "the allow-list works on addresses, and a bucket of another project can be written, until the perimeter is on", guaranteeAndLimit, NetworkOut},
 	{"KG-13", "locally, data can be sent to any public address", limit, NetworkOut},
 	{"KG-14", "callers authenticate by a static token, or by Google sign-in with an allow-list", guarantee, Sessions},
@@ -79,7 +79,7 @@ var Claims = []Claim{
 	{"PG-07", "podPidsLimit bounds the host side", guarantee, Load},
 	{"PG-08", "every run gets its own uid", guarantee, Sessions},
 	{"PG-09", "a Python run that ends with MemoryError is reported as a violation of the memory limit", function, HonestWork},
-	{"PG-10", "no component holds a container runtime's socket; the execution service only manages and enters Pods of the sandbox namespace", guarantee, Identity},
+	{"PG-10", "no component holds a container runtime's socket; the execution service only manages and enters Pods of the sandbox namespace", guarantee, Credentials},
 }
 
 var (
