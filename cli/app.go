@@ -53,6 +53,8 @@ type App struct {
 	// ServeGate lets programs outside of the seal reach the API server, until
 	// ctx ends.
 	ServeGate func(context.Context) error
+	// Pulumi runs the program of this repository.
+	Pulumi Pulumi
 	// ServeRange runs the outside world in the foreground, until ctx ends.
 	ServeRange func(ctx context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error
 
@@ -141,6 +143,8 @@ type Runner interface {
 type RunOptions struct {
 	// Profile is what the scenarios are of.
 	Profile suite.Profile
+	// Place says where the targets are; nil means the place that `up` made here.
+	Place *descriptor.Descriptor
 	// Target is one of [Targets], or the name of Template.
 	Target string
 	// Template is a user's own, deployed for this run alone; nil for the

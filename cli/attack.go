@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/runner"
@@ -34,7 +35,7 @@ func (o *output) flags(cmd *cobra.Command) {
 
 func (a *App) runCmd() *cobra.Command {
 	var o output
-	var profile, target, file string
+	var profile, target, file, stack string
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "run [WORD…]", Short: "Attack the sandboxes, and report",
@@ -52,7 +53,7 @@ namespace made for this run, with a warm pool of one, and removed again. Its ima
 have to be on the nodes, since no registry can be reached from the seal.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
-		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --profile playground\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml",
+		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --profile playground\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml\n  stockade run --stack dev",
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return a.words(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -78,8 +79,15 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
+					var place *descriptor.Descriptor
+					if stack != "" {
+						var err error
+						if place, err = a.stackTarget(ctx, stack); err != nil {
+							return err
+						}
+					}
 					run, err := a.Runner.Run(ctx, RunOptions{
-						Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress(),
+						Place: place, Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress(),
 					})
 					if errors.Is(err, guest.ErrUnfit) {
 						return usage("%w", err)
@@ -93,6 +101,7 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 	cmd.Flags().StringVar(&profile, "profile", "", "the `profile` to run: "+list(suite.ProfileIDs())+" (default "+suite.DefaultProfile+")")
 	cmd.Flags().StringVar(&target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
 	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
+	cmd.Flags().StringVar(&stack, "stack", "", "attack the place that this Pulumi `stack` exports")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
 	fixed(cmd, "profile", suite.ProfileIDs())

@@ -43,10 +43,13 @@ type field struct {
 	rep   *progress.Reporter
 }
 
-func (m machine) open(ctx context.Context, rep *progress.Reporter) (*field, error) {
-	d, err := descriptor.Read(m.descriptorFile())
-	if err != nil {
-		return nil, err
+// open opens the place of d, or that of this home where d is nil.
+func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progress.Reporter) (*field, error) {
+	if d == nil {
+		var err error
+		if d, err = descriptor.Read(m.descriptorFile()); err != nil {
+			return nil, err
+		}
 	}
 	c, err := kube.New(d.Kubeconfig)
 	if err != nil {
@@ -120,7 +123,7 @@ func (m machine) ledgerDir() string { return m.file("ledger") }
 
 // Run implements [Runner].
 func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
-	f, err := m.open(ctx, o.Progress)
+	f, err := m.open(ctx, o.Place, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, run, err
 	}
-	f, err := m.open(ctx, o.Progress)
+	f, err := m.open(ctx, nil, o.Progress)
 	if err != nil {
 		return nil, run, err
 	}
@@ -201,7 +204,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 
 // Cleanup implements [Runner].
 func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, left []string, err error) {
-	f, err := m.open(ctx, rep)
+	f, err := m.open(ctx, nil, rep)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -88,6 +88,7 @@ func (a *App) imagesCmd() *cobra.Command {
 		Use: "images", Short: "Build the programs and images that the cluster is made of",
 		Args: subcommand, RunE: help,
 	}
+	var pulumi bool
 	build := &cobra.Command{
 		Use: "build", Short: "Build what is missing; do nothing where all is there", Args: cobra.NoArgs,
 		Long: `Build Kubernetes, containerd, gVisor, Cilium and the rest from their Go modules,
@@ -95,6 +96,10 @@ and the images of the nodes and Pods from them. What was built is kept by the
 digest of all that went into it, so that a second call takes seconds, and one
 that was interrupted goes on where it stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if pulumi {
+				// No root, no kernel feature, and nothing of the environment.
+				return a.buildPulumi(cmd.Context())
+			}
 			return a.locked(func() error {
 				if err := a.essentials(cmd.Context()); err != nil {
 					return err
@@ -103,6 +108,7 @@ that was interrupted goes on where it stopped.`,
 			})
 		},
 	}
+	build.Flags().BoolVar(&pulumi, "pulumi", false, "build Pulumi's engine and its Kubernetes provider, and nothing else")
 	cmd.AddCommand(build)
 	return cmd
 }

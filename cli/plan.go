@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"maps"
 	"os"
 	"slices"
@@ -16,23 +18,26 @@ import (
 
 func (a *App) planCheckCmd() *cobra.Command {
 	var o output
-	var profile string
+	var profile, stack string
 	var throwAway bool
 	known := slices.Sorted(maps.Keys(plan.Profiles))
 	cmd := &cobra.Command{
-		Use: "plan-check FILE", Short: "Judge an environment on Google Cloud before it exists",
+		Use: "plan-check [FILE]", Short: "Judge an environment on Google Cloud before it exists",
 		Long: `Read the resource graph of a Pulumi program, as "pulumi preview --json" or "pulumi
 stack export" writes it (- for standard input), and say which claims it keeps. A
 value that is not known yet, and a preview that leaves out what does not change,
 hold nothing. Each rule is tried on a mutant of the very graph that it judges. What
 a plan says is what was asked of the cloud, not what the cloud did.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usage("name one file, or - for standard input: pulumi preview -s gke --json | stockade plan-check --profile gke -")
+			if (len(args) == 1) == (stack != "") || len(args) > 1 {
+				return usage("name one file, or - for standard input, or --stack: pulumi preview -s gke --json | stockade plan-check --profile gke -")
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if stack != "" && !cmd.Flags().Changed("profile") {
+				profile = stack
+			}
 			p, ok := plan.Profiles[profile]
 			if !ok {
 				return usage("there is no profile %q: --profile is %s", profile, strings.Join(known, ", "))
@@ -42,7 +47,12 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 			if err != nil {
 				return err
 			}
-			g, err := a.graph(args[0])
+			var g plan.Graph
+			if stack != "" {
+				g, err = a.preview(cmd.Context(), stack)
+			} else {
+				g, err = a.graph(args[0])
+			}
 			if err != nil {
 				return err
 			}
@@ -59,6 +69,7 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 	}
 	o.flags(cmd)
 	cmd.Flags().StringVar(&profile, "profile", "gke", "what the environment `claims` to be: "+strings.Join(known, ", "))
+	cmd.Flags().StringVar(&stack, "stack", "", "judge a preview of this Pulumi `stack`; the profile is the one of its name, where none is given")
 	cmd.Flags().BoolVar(&throwAway, "throw-away", false, "the cluster is meant to be deleted without asking")
 	fixed(cmd, "profile", known)
 	return cmd
@@ -66,6 +77,18 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 
 func isRule(id string) bool {
 	return slices.ContainsFunc(plan.Rules(), func(r *plan.Rule) bool { return r.ID == id })
+}
+
+// preview is the graph of what the next `pulumi up` would make, with all that it
+// would leave as it is.
+func (a *App) preview(ctx context.Context, stack string) (plan.Graph, error) {
+	done := a.progress().Step("previewing the stack " + stack)
+	out, err := a.Pulumi.Output(ctx, []string{"preview", "--json", "--show-sames", "--stack", stack})
+	done("", err)
+	if err != nil {
+		return plan.Graph{}, err
+	}
+	return plan.Decode(bytes.NewReader(out))
 }
 
 // graph reads a document that may come from anywhere; [plan.Decode] bounds it.

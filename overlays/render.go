@@ -46,6 +46,17 @@ const (
 	ExecutionAccount = "playground-system/execution"
 )
 
+// The images that the overlays name. They are on our own nodes only; elsewhere
+// they are replaced.
+const (
+	ControllerImage = "stockade.local/agent-sandbox-controller:v0.5.6"
+	SandboxImage    = "stockade.local/python-sandbox:3.11"
+)
+
+// SandboxLabel is the key of the label that all sandboxes of a template have;
+// its value is [TemplateName].
+const SandboxLabel = "app"
+
 // moduleFolders are the parts of the agent-sandbox module that overlays use.
 var moduleFolders = []string{"k8s", "examples/policy/vap"}
 

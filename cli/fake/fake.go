@@ -5,8 +5,8 @@
 // and nothing that it reports means anything. No shipped program links it.
 //
 // What it pretends is told by the environment: FAKE_DOCTOR=missing,
-// FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER and FAKE_DOWN=LAYER (that layer
-// fails), FAKE_PLACE=none, FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
+// FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER|pulumi and FAKE_DOWN=LAYER (that
+// one fails), FAKE_PLACE=none, FAKE_STACK=FILE (what a stack exports), FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
 // FAKE_PROVE=killed|survived|void.
 package fake
 
@@ -64,6 +64,7 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 			return &cli.Place{Name: "made-up", UID: "u-1", Healthy: true, Nodes: []string{"n1", "n2"}, Kubeconfig: "made: up", Seal: "made-up"}, nil
 		},
 		ServeGate: func(context.Context) error { return nil },
+		Pulumi:    engine{getenv},
 		ServeRange: func(_ context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error {
 			ready(rangehost.Ready{Ready: true, Socket: conf.Socket, Bridges: conf.Bridges})
 			return nil
@@ -88,6 +89,30 @@ func Registry() *suite.Registry {
 		scenario("disk.fill-scratch", "Fill the scratch space", "AS-05", "writable-root"), // of another profile
 	)
 	return &r
+}
+
+// engine is a Pulumi whose command line is any command.
+type engine struct{ getenv func(string) string }
+
+func (e engine) Build(context.Context, *progress.Reporter) error {
+	if e.getenv("FAKE_UP") == "pulumi" {
+		return errors.New("no space left on the made-up device; free 10 GB under STOCKADE_HOME")
+	}
+	return nil
+}
+
+func (e engine) Exec(ctx context.Context, args []string) (int, error) {
+	return start(ctx, args, "PULUMI=made up")
+}
+
+func (e engine) Which(context.Context) (string, error) { return "/made/up/pulumi", nil }
+
+// Output returns what the file FAKE_STACK holds, whatever is asked for.
+func (e engine) Output(_ context.Context, args []string) ([]byte, error) {
+	if e.getenv("FAKE_STACK") == "" {
+		return nil, fmt.Errorf("running pulumi %s: exit status 255: error: no made-up stack", strings.Join(args, " "))
+	}
+	return os.ReadFile(e.getenv("FAKE_STACK"))
 }
 
 type machine struct {
@@ -165,6 +190,9 @@ func (l *layer) Down(context.Context, *progress.Reporter) error {
 
 func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error) {
 	o.Progress.Note("attacking %s", o.Target)
+	if o.Place != nil {
+		o.Progress.Note("at the cluster %s", o.Place.ClusterUID)
+	}
 	kind := m.getenv("FAKE_RUN")
 	if kind == "error" {
 		return nil, errors.New("finding the target: the cluster UID is another's")

@@ -24,6 +24,13 @@ const (
 	Kind       = "Target"
 )
 
+// CloudKind is what an environment on Google Cloud exports. It says where the
+// sandboxes are and what they claim, and cannot be attacked yet.
+const CloudKind = "CloudTarget"
+
+// ErrCloud says what is missing there.
+var ErrCloud = errors.New("it is on Google Cloud, where there is no range and no witness yet, so that nothing could be held: `stockade plan-check --stack` judges what a plan can decide")
+
 // Descriptor says where the targets of one cluster are.
 type Descriptor struct {
 	APIVersion string `json:"apiVersion"`
@@ -87,12 +94,28 @@ func Read(path string) (*Descriptor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the target's descriptor: %w", err)
 	}
-	var d Descriptor
-	if err := yaml.UnmarshalStrict(doc, &d); err != nil {
+	d, err := Decode(doc)
+	if err != nil {
 		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
 	}
+	return d, nil
+}
+
+// Decode reads and checks a descriptor's text. A field that is not known is an
+// error: it may be what somebody relies on.
+func Decode(doc []byte) (*Descriptor, error) {
+	var what struct {
+		Kind string `json:"kind"`
+	}
+	if err := yaml.Unmarshal(doc, &what); err == nil && what.Kind == CloudKind {
+		return nil, ErrCloud
+	}
+	var d Descriptor
+	if err := yaml.UnmarshalStrict(doc, &d); err != nil {
+		return nil, err
+	}
 	if err := d.check(); err != nil {
-		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
+		return nil, err
 	}
 	return &d, nil
 }

@@ -68,3 +68,8 @@ func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
 		assert.ErrorContains(t, err, path, name)
 	}
 }
+
+func TestATargetOnGoogleCloudIsRefusedWithTheReason(t *testing.T) {
+	_, err := Decode([]byte(`{"apiVersion": "stockade.dev/v1alpha1", "kind": "CloudTarget", "cluster": {"name": "c"}}`))
+	assert.ErrorIs(t, err, ErrCloud)
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,6 +74,15 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 	if why := unready(list.Items); why != "" {
 		return id, errors.New(why)
 	}
+	running, err := o.running(ctx)
+	if err != nil {
+		return id, err
+	}
+	for _, n := range list.Items {
+		if !slices.Contains(running, n.Name) {
+			return id, fmt.Errorf("the container of node %s does not run", n.Name)
+		}
+	}
 	pods, err := client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return id, fmt.Errorf("listing the system's Pods: %w", err)
@@ -83,6 +93,16 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 		}
 	}
 	return id, nil
+}
+
+// running lists the containers of nodes that run. The API server calls a node
+// ready for most of a minute after its container has gone.
+func (o Options) running(ctx context.Context) ([]string, error) {
+	names, err := o.Engine.Docker(ctx, "ps", "--filter", "label=io.x-k8s.kind.cluster="+o.Name, "--format", "{{.Names}}")
+	if err != nil {
+		return nil, fmt.Errorf("listing the nodes' containers: %w", err)
+	}
+	return strings.Fields(names), nil
 }
 
 // unready names the first node that is not ready; empty when all are.
@@ -192,8 +212,14 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 	if err != nil {
 		return s, nil // the reason is known
 	}
+	running, err := o.running(ctx)
+	if err != nil {
+		return s, nil // the reason is known
+	}
 	for _, n := range list.Items {
-		s.Nodes = append(s.Nodes, nodeStatus(n))
+		status := nodeStatus(n)
+		status.Ready = status.Ready && slices.Contains(running, n.Name)
+		s.Nodes = append(s.Nodes, status)
 	}
 	return s, nil
 }

@@ -68,7 +68,7 @@ func rank(obj *unstructured.Unstructured) int {
 		return 4
 	// Policies come before what they are to restrict: there must be no moment
 	// in which a workload runs without them.
-	case "NetworkPolicy", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy",
+	case "NetworkPolicy", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy", "FQDNNetworkPolicy",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ResourceQuota", "LimitRange":
 		return 5
 	}

@@ -27,6 +27,11 @@ type Component struct {
 	// $bare the same without the v, $major and $minor its parts.
 	Stamp []string
 
+	// Embed names JSON files of the module that a program of ours beside the
+	// pins embeds, by their path there. They are minified for the build, and in
+	// no checkout: the module's pin covers their content.
+	Embed map[string]string
+
 	// Memory is what compiling and linking take at most, in bytes, measured
 	// on two cores: components run in parallel as far as their sum fits.
 	Memory int64
@@ -160,6 +165,42 @@ func Components() []Component {
 				{"github.com/containernetworking/plugins/plugins/meta/portmap", "portmap"},
 			},
 			Memory: gib, Disk: 20 * mib, Cache: gib / 4,
+		},
+	}
+}
+
+// KubernetesProvider is the version that the Kubernetes provider goes by: that of
+// the SDK in our go.mod, which looks for a provider of at least its own version.
+const KubernetesProvider = "4.32.0"
+
+// PulumiComponents lists what `pulumi up` takes beside our own programs. It is a
+// list of its own because no image of a cluster has to wait for it.
+func PulumiComponents() []Component {
+	return []Component{
+		{
+			Name:   "pulumi-kubernetes",
+			Module: "github.com/pulumi/pulumi-kubernetes/provider/v4",
+			Programs: []Binary{
+				{"./pulumi-resource-kubernetes", "pulumi-resource-kubernetes"},
+			},
+			// The module's own version is a date: it is tagged for its SDK only.
+			Stamp: []string{"github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version.Version=" + KubernetesProvider},
+			Embed: map[string]string{
+				"pulumi-resource-kubernetes/schema.json":            "cmd/pulumi-resource-kubernetes/schema.json",
+				"pulumi-resource-kubernetes/terraform-mapping.json": "cmd/pulumi-resource-kubernetes/terraform-mapping.json",
+			},
+			Memory: 5 * gib, Disk: 350 * mib, Cache: 3 * gib,
+		},
+		{
+			Name:   "pulumi",
+			Module: "github.com/pulumi/pulumi/pkg/v3",
+			Programs: []Binary{
+				{"github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", "pulumi"},
+			},
+			// Without it the engine has no version, and the Automation API
+			// refuses to drive it.
+			Stamp:  []string{"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=$version"},
+			Memory: 2 * gib, Disk: 150 * mib, Cache: 2 * gib,
 		},
 	}
 }

@@ -15,8 +15,11 @@ import (
 // checkout is this repository, seen from this package.
 const checkout = "../.."
 
+// everything is all that is built from the modules under tools.
+func everything() []Component { return append(Components(), PulumiComponents()...) }
+
 func TestEveryComponentIsPinnedInItsToolsModule(t *testing.T) {
-	for _, c := range Components() {
+	for _, c := range everything() {
 		gomod, err := os.ReadFile(filepath.Join(checkout, "tools", c.Name, "go.mod"))
 		require.NoError(t, err)
 		version, err := c.version(gomod)
@@ -34,7 +37,7 @@ func TestEveryComponentIsPinnedInItsToolsModule(t *testing.T) {
 
 func TestEveryToolsModuleIsAComponent(t *testing.T) {
 	names := map[string]bool{}
-	for _, c := range Components() {
+	for _, c := range everything() {
 		names[c.Name] = true
 	}
 	dirs, err := filepath.Glob(filepath.Join(checkout, "tools", "*", "go.mod"))
@@ -47,7 +50,7 @@ func TestEveryToolsModuleIsAComponent(t *testing.T) {
 
 func TestNoTwoComponentsMakeAProgramOfTheSameName(t *testing.T) {
 	seen := map[string]string{}
-	for _, c := range Components() {
+	for _, c := range everything() {
 		inside := map[string]bool{}
 		for _, p := range c.Programs {
 			assert.Empty(t, seen[p.Name], "%s comes from %s and %s", p.Name, c.Name, seen[p.Name])

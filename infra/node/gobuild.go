@@ -4,6 +4,7 @@ package node
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,10 +73,12 @@ func (c built) path(program string) string { return filepath.Join(c.Dir, program
 // id names the component's content in the keys of images made from it.
 func (c built) id(file string) string { return c.Name + "-" + c.Key + "/" + file }
 
-// keyComponents computes all keys; it builds nothing.
-func (b *builder) keyComponents() error {
-	b.components = map[string]built{}
-	for _, c := range Components() {
+// keyComponents computes the keys of these too; it builds nothing.
+func (b *builder) keyComponents(components []Component) error {
+	if b.components == nil {
+		b.components = map[string]built{}
+	}
+	for _, c := range components {
 		key, version, err := componentKey(c, b.toolsDir(c.Name), b.tc)
 		if err != nil {
 			return err
@@ -85,11 +88,11 @@ func (b *builder) keyComponents() error {
 	return nil
 }
 
-// buildComponents builds what is missing, in parallel as memory allows.
-func (b *builder) buildComponents(ctx context.Context) error {
+// buildComponents builds what is missing of these, in parallel as memory allows.
+func (b *builder) buildComponents(ctx context.Context, components []Component) error {
 	var missing []built
 	var disk, cache int64
-	for _, c := range Components() {
+	for _, c := range components {
 		if k := b.components[c.Name]; !exists(k.Dir) {
 			missing = append(missing, k)
 			disk += c.Disk
@@ -97,7 +100,7 @@ func (b *builder) buildComponents(ctx context.Context) error {
 		}
 	}
 	if len(missing) == 0 {
-		b.rep.Note("%d third-party components: cached", len(b.components))
+		b.rep.Note("%d third-party components: cached", len(components))
 		return nil
 	}
 	if err := checkSpace(b.Home, "building the third-party programs", disk); err != nil {
@@ -146,6 +149,22 @@ func (b *builder) buildComponent(ctx context.Context, c built, frugal bool) (err
 	if frugal {
 		args = append(args, "-p=1")
 	}
+	if len(c.Embed) > 0 {
+		work, err := os.MkdirTemp("", "stockade-"+c.Name+"-")
+		if err != nil {
+			return fmt.Errorf("making a folder for what %s embeds: %w", c.Name, err)
+		}
+		defer os.RemoveAll(work)
+		module, err := b.moduleDir(ctx, c.Name, c.Module)
+		if err != nil {
+			return err
+		}
+		overlay, err := b.embed(c, module, work)
+		if err != nil {
+			return err
+		}
+		args = append(args, "-overlay", overlay)
+	}
 	args = append(args, "-ldflags", c.ldflags(c.Version), "-o", tmp+string(filepath.Separator))
 	for _, p := range c.Programs {
 		args = append(args, p.Package)
@@ -162,6 +181,38 @@ func (b *builder) buildComponent(ctx context.Context, c built, frugal bool) (err
 		}
 	}
 	return publish(tmp, c.Dir)
+}
+
+// embed writes what the component's programs embed, out of the module's folder,
+// to the folder work. It returns the path of a file that makes the go command see
+// that in the tools module, which is not written to: it is part of the checkout,
+// and of the key.
+func (b *builder) embed(c built, module, work string) (string, error) {
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for to, from := range c.Embed {
+		data, err := os.ReadFile(filepath.Join(module, from))
+		if err != nil {
+			return "", fmt.Errorf("reading what %s embeds: %w", c.Name, err)
+		}
+		var small bytes.Buffer
+		if err := json.Compact(&small, data); err != nil {
+			return "", fmt.Errorf("minifying %s of %s: %w", from, c.Name, err)
+		}
+		file := filepath.Join(work, strings.ReplaceAll(to, "/", "_"))
+		if err := os.WriteFile(file, small.Bytes(), 0o644); err != nil {
+			return "", fmt.Errorf("writing what %s embeds: %w", c.Name, err)
+		}
+		overlay.Replace[filepath.Join(b.toolsDir(c.Name), filepath.FromSlash(to))] = file
+	}
+	data, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(work, "overlay")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return "", fmt.Errorf("writing what %s embeds: %w", c.Name, err)
+	}
+	return path, nil
 }
 
 // ModuleDir returns the folder of a module that a component's pins choose, so

@@ -21,7 +21,7 @@ func testBuilder(t *testing.T) *builder {
 		pauseKey:   "0123456789ab",
 		moduleDirs: map[string]string{},
 	}
-	require.NoError(t, b.keyComponents())
+	require.NoError(t, b.keyComponents(Components()))
 	return b
 }
 

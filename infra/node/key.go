@@ -9,9 +9,11 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -93,6 +95,9 @@ func componentKey(c Component, dir string, tc toolchain) (key, version string, e
 	k.add("ldflags", c.ldflags(version))
 	for _, b := range c.Programs {
 		k.add(b.Package, b.Name)
+	}
+	for _, to := range slices.Sorted(maps.Keys(c.Embed)) {
+		k.add("embed "+to, c.Embed[to])
 	}
 	if err := k.addTree(dir); err != nil {
 		return "", "", fmt.Errorf("hashing tools/%s: %w", c.Name, err)

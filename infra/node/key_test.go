@@ -55,6 +55,9 @@ func TestKeyChangesWithEverythingThatGoesIn(t *testing.T) {
 		"a checksum": func(dir string, _ *Component, _ *toolchain) {
 			write(t, filepath.Join(dir, "go.sum"), "example.org/x v1.2.3 h1:def=\n")
 		},
+		"a file to embed": func(_ string, c *Component, _ *toolchain) {
+			c.Embed = map[string]string{"shim/schema.json": "schema.json"}
+		},
 		"a source of ours": func(dir string, _ *Component, _ *toolchain) {
 			write(t, filepath.Join(dir, "shim", "main.go"), "package main // changed\n")
 		},

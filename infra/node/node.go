@@ -141,7 +141,7 @@ func prepare(ctx context.Context, o Options) (*builder, error) {
 	if b.tc, err = readToolchain(ctx, o.Source); err != nil {
 		return nil, err
 	}
-	if err := b.keyComponents(); err != nil {
+	if err := b.keyComponents(Components()); err != nil {
 		return nil, err
 	}
 	if b.pauseKey, err = b.programKey(ctx, pauseProgram); err != nil {
@@ -271,7 +271,7 @@ func (b *builder) build(ctx context.Context) (Images, error) {
 	}
 	// Trees wait for the network, components for the processor.
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return b.buildComponents(gctx) })
+	g.Go(func() error { return b.buildComponents(gctx, Components()) })
 	if b.Registry == "" {
 		g.Go(func() error {
 			return b.buildDebian(gctx, trees(append(b.clusterImages(), b.nodeImage())...)...)

@@ -17,7 +17,7 @@ import (
 var resultName = regexp.MustCompile(fmt.Sprintf(`^[a-z0-9-]+-[0-9a-f]{%d}(\.tar(\.json)?)?$`, keyLength))
 
 // Prune removes results of earlier sources and options, and returns how many
-// bytes that freed. What Build returns for these options stays. Builds never
+// bytes that freed. What Build and BuildPulumi return for these options stays. Builds never
 // prune by themselves: another checkout may still use the same home.
 func Prune(ctx context.Context, o Options) (freed int64, err error) {
 	b, err := prepare(ctx, o)
@@ -32,6 +32,10 @@ func Prune(ctx context.Context, o Options) (freed int64, err error) {
 }
 
 func (b *builder) prune() (freed int64, err error) {
+	// Pulumi's programs are not what Build makes, but current all the same.
+	if err := b.keyComponents(PulumiComponents()); err != nil {
+		return 0, err
+	}
 	keep := b.current()
 	for _, dir := range []string{b.binDir(), b.imagesDir(), b.debianDir()} {
 		entries, err := os.ReadDir(dir)

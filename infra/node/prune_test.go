@@ -15,6 +15,11 @@ func TestPruneRemovesOldResultsOnly(t *testing.T) {
 	b := testBuilder(t)
 	kubernetes := b.components["kubernetes"].path("kubelet")
 	write(t, kubernetes, "current")
+	require.NoError(t, b.keyComponents(PulumiComponents()))
+	engine := b.components["pulumi"].path("pulumi")
+	write(t, engine, "current")
+	b.components = nil // prune is called on a builder that was asked for images
+	require.NoError(t, b.keyComponents(Components()))
 	old := filepath.Join(b.binDir(), "kubernetes-0123456789ab")
 	write(t, filepath.Join(old, "kubelet"), "old")
 	finish(t, b.nodeArchive(), archiveRecord{Names: []string{b.nodeTag()}})
@@ -32,7 +37,7 @@ func TestPruneRemovesOldResultsOnly(t *testing.T) {
 	assert.NoDirExists(t, old)
 	assert.NoFileExists(t, oldArchive)
 	assert.NoFileExists(t, oldArchive+".json")
-	for _, kept := range []string{kubernetes, b.nodeArchive().path, b.nodeArchive().record(), tree, foreign} {
+	for _, kept := range []string{kubernetes, engine, b.nodeArchive().path, b.nodeArchive().record(), tree, foreign} {
 		assert.FileExists(t, kept)
 	}
 

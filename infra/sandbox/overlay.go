@@ -27,6 +27,10 @@ type OverlayArgs struct {
 	// needs it: a digest in a registry instead of a name that is on our own
 	// nodes only.
 	Images map[string]string
+	// Cluster is the resource that takes all objects with it when it goes, so
+	// that they need not be deleted before. Nil means that they are deleted one
+	// by one. A component's children do not inherit that option.
+	Cluster pulumi.Resource
 }
 
 // readyTimeout is how long a warm pool may take, in seconds: a cold start of a
@@ -57,7 +61,7 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 			}
 			r := &apiObject{}
 			if err := ctx.RegisterResource(token(object), resourceName(name, object), inputs(object), r,
-				pulumi.Parent(o), pulumi.DependsOn(before)); err != nil {
+				pulumi.Parent(o), pulumi.DependsOn(before), pulumi.DeletedWith(args.Cluster)); err != nil {
 				return nil, fmt.Errorf("declaring %s: %w", resourceName(name, object), err)
 			}
 			these = append(these, r)

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gke
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/accesscontextmanager"
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// exits are services that carry data out of a project for anybody who has an
+// account of his own, whether or not the project itself uses them.
+var exits = []string{
+	"artifactregistry.googleapis.com",
+	"bigquery.googleapis.com",
+	"logging.googleapis.com",
+	"pubsub.googleapis.com",
+	"storage.googleapis.com",
+}
+
+// PerimeterArgs say what VPC Service Controls guard, and who may come in.
+type PerimeterArgs struct {
+	// Policy is the number of the organization's access policy.
+	Policy string
+	// Title names the perimeter; it is unique within the policy.
+	Title string
+	// ProjectNumber is the number, not the id, of the project inside.
+	ProjectNumber string
+	// Services are those that the project uses. They are restricted, and so are
+	// those that carry data out for everybody.
+	Services []string
+	// Operators are who may call from outside, as user:… or serviceAccount:…, and
+	// Ranges where from: both must fit. Without them, an enforced perimeter would
+	// shut out the next `pulumi up`.
+	Operators []string
+	Ranges    []string
+	// Enforced blocks. Otherwise the perimeter is a dry run, which only logs.
+	Enforced bool
+	// After should hold all there is: a perimeter that comes earlier could stop
+	// the rest from being made.
+	After []pulumi.Resource
+}
+
+// Perimeter keeps the project's data from other projects.
+type Perimeter struct {
+	pulumi.ResourceState
+}
+
+// NewPerimeter declares the perimeter with no door but that of the operators. It
+// is the same in a dry run, so that what the dry run's log is silent about is
+// what will work.
+func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...pulumi.ResourceOption) (*Perimeter, error) {
+	p := &Perimeter{}
+	if err := ctx.RegisterComponentResource("stockade:gke:Perimeter", name, p, opts...); err != nil {
+		return nil, fmt.Errorf("declaring the perimeter: %w", err)
+	}
+	parent := "accessPolicies/" + args.Policy
+	// Names here take letters, digits and _ alone.
+	short := strings.ReplaceAll(args.Title, "-", "_")
+	operators, err := accesscontextmanager.NewAccessLevel(ctx, name+"-operators", &accesscontextmanager.AccessLevelArgs{
+		Parent: pulumi.String(parent),
+		Name:   pulumi.String(parent + "/accessLevels/" + short + "_operators"),
+		Title:  pulumi.String(args.Title + " operators"),
+		Basic: accesscontextmanager.AccessLevelBasicArgs{
+			CombiningFunction: pulumi.String("AND"),
+			// In one condition all must fit.
+			Conditions: accesscontextmanager.AccessLevelBasicConditionArray{accesscontextmanager.AccessLevelBasicConditionArgs{
+				Members:       pulumi.ToStringArray(args.Operators),
+				IpSubnetworks: pulumi.ToStringArray(args.Ranges),
+			}},
+		},
+	}, pulumi.Parent(p))
+	if err != nil {
+		return nil, fmt.Errorf("declaring the operators' access level: %w", err)
+	}
+
+	restricted := slices.Concat(args.Services, exits)
+	slices.Sort(restricted)
+	var (
+		resources = pulumi.ToStringArray([]string{"projects/" + args.ProjectNumber})
+		services  = pulumi.ToStringArray(slices.Compact(restricted))
+		levels    = pulumi.StringArray{operators.Name}
+		// The network reaches what is restricted, and no other service of Google.
+		reachable = pulumi.ToStringArray([]string{"RESTRICTED-SERVICES"})
+	)
+	in := &accesscontextmanager.ServicePerimeterArgs{
+		Parent:                pulumi.String(parent),
+		Name:                  pulumi.String(parent + "/servicePerimeters/" + short),
+		Title:                 pulumi.String(args.Title),
+		PerimeterType:         pulumi.String("PERIMETER_TYPE_REGULAR"),
+		UseExplicitDryRunSpec: pulumi.Bool(!args.Enforced),
+	}
+	if args.Enforced {
+		in.Status = accesscontextmanager.ServicePerimeterStatusArgs{
+			Resources: resources, RestrictedServices: services, AccessLevels: levels,
+			VpcAccessibleServices: accesscontextmanager.ServicePerimeterStatusVpcAccessibleServicesArgs{
+				EnableRestriction: pulumi.Bool(true), AllowedServices: reachable,
+			},
+		}
+	} else {
+		in.Spec = accesscontextmanager.ServicePerimeterSpecArgs{
+			Resources: resources, RestrictedServices: services, AccessLevels: levels,
+			VpcAccessibleServices: accesscontextmanager.ServicePerimeterSpecVpcAccessibleServicesArgs{
+				EnableRestriction: pulumi.Bool(true), AllowedServices: reachable,
+			},
+		}
+	}
+	_, err = accesscontextmanager.NewServicePerimeter(ctx, name, in, pulumi.Parent(p), pulumi.DependsOn(args.After))
+	if err != nil {
+		return nil, fmt.Errorf("declaring the service perimeter: %w", err)
+	}
+	return p, ctx.RegisterResourceOutputs(p, pulumi.Map{})
+}

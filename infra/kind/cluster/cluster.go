@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+)
+
+// Type is the resource's type token.
+const Type = "stockade:kind:Cluster"
+
+// Cluster is the sealed place of one STOCKADE_HOME with its cluster. It is
+// replaced, the old one first, when it is broken: whatever is deployed in it
+// should name it in [pulumi.DeletedWith].
+type Cluster struct {
+	pulumi.CustomResourceState
+
+	// Name is the cluster's; its nodes' names begin with it.
+	Name pulumi.StringOutput `pulumi:"name"`
+	// UID is that of the namespace kube-system, which lives as long as the
+	// cluster. It is the resource's id as well.
+	UID pulumi.StringOutput `pulumi:"uid"`
+	// Healthy says that nodes and system Pods are ready and the gate is open;
+	// Reason says what is not.
+	Healthy pulumi.BoolOutput   `pulumi:"healthy"`
+	Reason  pulumi.StringOutput `pulumi:"reason"`
+	// Nodes are the names of those that are ready.
+	Nodes             pulumi.StringArrayOutput `pulumi:"nodes"`
+	KubernetesVersion pulumi.StringOutput      `pulumi:"kubernetesVersion"`
+	// Kubeconfig is a secret: the administrator's, through the gate on this
+	// machine's loopback address.
+	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
+	// Seal is the name of the network namespace.
+	Seal pulumi.StringOutput `pulumi:"seal"`
+	// Descriptor is what `stockade run` reads; empty until there are targets.
+	Descriptor pulumi.MapOutput `pulumi:"descriptor"`
+}
+
+// Args are a cluster's inputs. A change of any makes a new cluster.
+type Args struct {
+	// Home is the folder for all files, an absolute path. Default: the variable
+	// STOCKADE_HOME, else stockade in the user's cache folder.
+	Home pulumi.StringPtrInput
+	// Inputs stands for what the cluster is made from, where the program knows
+	// of anything.
+	Inputs pulumi.StringPtrInput
+}
+
+type clusterArgs struct {
+	Home   *string `pulumi:"home"`
+	Inputs *string `pulumi:"inputs"`
+}
+
+// ElementType implements [pulumi.Input].
+func (Args) ElementType() reflect.Type { return reflect.TypeFor[clusterArgs]() }
+
+// New declares the cluster.
+func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOption) (*Cluster, error) {
+	if args == nil {
+		args = &Args{}
+	}
+	c := &Cluster{}
+	// Here as well as in the plugin: no state must show it, whatever the
+	// version of the plugin.
+	opts = append(opts, pulumi.AdditionalSecretOutputs([]string{"kubeconfig"}))
+	if err := ctx.RegisterResource(Type, name, args, c, opts...); err != nil {
+		return nil, fmt.Errorf("declaring cluster %s: %w", name, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provider
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"unicode"
+
+	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
+)
+
+// place is what `stockade place` says: cli.Place, as far as a program needs it.
+// It is read again here, and not imported, for it comes from another process
+// whose version may differ.
+type place struct {
+	Name              string         `json:"name"`
+	UID               string         `json:"uid"`
+	Healthy           bool           `json:"healthy"`
+	Reason            string         `json:"reason"`
+	Nodes             []string       `json:"nodes"`
+	KubernetesVersion string         `json:"kubernetesVersion"`
+	Kubeconfig        string         `json:"kubeconfig"`
+	Seal              string         `json:"seal"`
+	Descriptor        map[string]any `json:"descriptor"`
+}
+
+// maxDepth bounds how deep a descriptor may be nested.
+const maxDepth = 16
+
+// decodePlace reads a place, and refuses what must not become part of a state.
+func decodePlace(data []byte) (place, error) {
+	var p place
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if err := dec.Decode(&p); err != nil {
+		return place{}, fmt.Errorf("reading what `stockade place` says: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return place{}, errors.New("reading what `stockade place` says: there is more than one document")
+	}
+	if p.UID == "" {
+		return place{}, errors.New("reading what `stockade place` says: the cluster has no UID")
+	}
+	for _, s := range append([]string{p.Name, p.UID, p.KubernetesVersion, p.Seal}, p.Nodes...) {
+		if len(s) > 253 || strings.ContainsFunc(s, unicode.IsControl) {
+			return place{}, fmt.Errorf("reading what `stockade place` says: %.60q is no name", s)
+		}
+	}
+	if err := plain(p.Descriptor, 0); err != nil {
+		return place{}, fmt.Errorf("reading the descriptor of `stockade place`: %w", err)
+	}
+	return p, nil
+}
+
+// plain refuses objects that the engine would take for something else than data:
+// a file to read, a secret, a reference to another resource. A key marks them.
+func plain(v any, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("it is nested more than %d deep", maxDepth)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			if k == resource.SigKey {
+				return errors.New("it has a key that is reserved by Pulumi")
+			}
+			if err := plain(x, depth+1); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if err := plain(x, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// The names of the properties.
+const (
+	propHome              = "home"
+	propInputs            = "inputs"
+	propName              = "name"
+	propUID               = "uid"
+	propHealthy           = "healthy"
+	propReason            = "reason"
+	propNodes             = "nodes"
+	propKubernetesVersion = "kubernetesVersion"
+	propKubeconfig        = "kubeconfig"
+	propSeal              = "seal"
+	propDescriptor        = "descriptor"
+)
+
+// outputs are the resource's properties: its inputs and what the place says.
+func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
+	nodes := make([]resource.PropertyValue, len(p.Nodes))
+	for i, n := range p.Nodes {
+		nodes[i] = resource.NewProperty(n)
+	}
+	out := maps.Clone(inputs)
+	out[propName] = resource.NewProperty(p.Name)
+	out[propUID] = resource.NewProperty(p.UID)
+	out[propHealthy] = resource.NewProperty(p.Healthy)
+	out[propReason] = resource.NewProperty(p.Reason)
+	out[propNodes] = resource.NewProperty(nodes)
+	out[propKubernetesVersion] = resource.NewProperty(p.KubernetesVersion)
+	out[propKubeconfig] = resource.MakeSecret(resource.NewProperty(p.Kubeconfig))
+	out[propSeal] = resource.NewProperty(p.Seal)
+	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
+	return out
+}
+
+// unknownOutputs are the properties of a cluster that does not exist yet.
+func unknownOutputs(inputs resource.PropertyMap) resource.PropertyMap {
+	out := maps.Clone(inputs)
+	for _, k := range []resource.PropertyKey{
+		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propDescriptor,
+	} {
+		out[k] = resource.MakeComputed(resource.NewProperty(""))
+	}
+	out[propKubeconfig] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	return out
+}
