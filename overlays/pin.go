@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// pinned are the kinds whose images have to be digests: what the playground's
+// pinnedKinds are the kinds whose images have to be digests: what the playground's
 // runs are made of, and the copy of it that the execution service reads.
-var pinned = map[string]bool{"PodTemplate": true, "ConfigMap": true}
+var pinnedKinds = map[string]bool{"PodTemplate": true, "ConfigMap": true}
 
 // imageLine finds an image in the text of a manifest.
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
@@ -34,7 +34,7 @@ func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 	for i := range objects {
 		o := &objects[i]
 		switch {
-		case !pinned[o.GetKind()]:
+		case !pinnedKinds[o.GetKind()]:
 		case o.GetKind() == "ConfigMap":
 			data, _, err := unstructured.NestedStringMap(o.Object, "data")
 			if err != nil {

@@ -143,7 +143,8 @@ func TestAMutantOfThePlaygroundHasTheScaffoldThatShowsIt(t *testing.T) {
 		n := kinds(objects)
 		assert.Equal(t, m.Scope == ScopeAdmission, n["ValidatingAdmissionPolicy"] == 1, m.ID)
 		assert.Zero(t, n["SandboxTemplate"], m.ID)
-		level := only(t, objects, "Namespace").GetLabels()["pod-security.kubernetes.io/enforce"]
+		space := only(t, objects, "Namespace")
+		level := space.GetLabels()["pod-security.kubernetes.io/enforce"]
 		if m.Changes.Kind != "Namespace" {
 			assert.Equal(t, "privileged", level, "%s: Pod Security would turn its weakened Pods away", m.ID)
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/conformance/witness"
-	"github.com/stockade-dev/stockade/workloads/execution"
+	service "github.com/stockade-dev/stockade/workloads/execution"
 )
 
 // runs are sandboxes that an execution service makes, a Pod for each run. They
@@ -34,8 +34,8 @@ type runs struct {
 	config    *rest.Config
 	client    *kubernetes.Clientset
 
-	template *execution.Template
-	service  *execution.Service
+	template *service.Template
+	service  *service.Service
 }
 
 func newRuns(k *Kube) (*runs, error) {
@@ -60,13 +60,13 @@ func (r *runs) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the target's Pod template (`stockade up` deploys it): %w", err)
 	}
-	if r.template, err = execution.Read(t); err != nil {
+	if r.template, err = service.Read(t); err != nil {
 		return err
 	}
-	r.service, err = execution.New(execution.Options{
-		Client: r.client, Exec: execution.OverAPI(r.config, r.client), Namespace: r.k.o.Namespace, Template: r.template,
+	r.service, err = service.New(service.Options{
+		Client: r.client, Exec: service.OverAPI(r.config, r.client), Namespace: r.k.o.Namespace, Template: r.template,
 		// Attacks run at the same time, and slow is not broken.
-		Timeouts: execution.Timeouts{Start: r.k.t.Claim, Run: 3 * r.k.t.End},
+		Timeouts: service.Timeouts{Start: r.k.t.Claim, Run: 3 * r.k.t.End},
 	})
 	return err
 }
@@ -112,7 +112,7 @@ func (r *runs) command(argv []string) []string {
 	if err != nil {
 		return argv // it was read before
 	}
-	return execution.Command(limits, argv)
+	return service.Command(limits, argv)
 }
 
 func (r *runs) furnish(f *Field) {
@@ -174,9 +174,13 @@ func ask(ctx context.Context, client rest.Interface, q suite.Request) (suite.Ans
 		req = req.SetHeader("Content-Type", kind).Body(body)
 	}
 	result := req.SetHeader("Accept", "application/json").Do(ctx)
+	// Error and not Raw: only the former reads the Status out of a refusal.
+	if err := result.Error(); err != nil {
+		return answer(nil, 0, err)
+	}
 	raw, err := result.Raw()
 	if err != nil {
-		return answer(nil, 0, err)
+		return suite.Answer{}, fmt.Errorf("asking the API server: %w", err)
 	}
 	var code int
 	result.StatusCode(&code)
@@ -198,7 +202,7 @@ func (r *runs) execute(ctx context.Context, p suite.Program) (suite.Execution, e
 	if err := r.k.led.Creating(ref); err != nil {
 		return suite.Execution{}, err
 	}
-	result, err := r.service.Run(ctx, execution.Program{
+	result, err := r.service.Run(ctx, service.Program{
 		Name: name, Labels: map[string]string{RunLabel: r.k.run}, Language: p.Language, Source: p.Source, Stdin: p.Stdin,
 	})
 	// The service has removed the Pod; this waits until it is gone. What it

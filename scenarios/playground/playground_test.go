@@ -329,7 +329,7 @@ func TestWhoMayIsToldFromTheAnswer(t *testing.T) {
 }
 
 func TestTheServiceAsksAsItself(t *testing.T) {
-	s := &server{answer: suite.Answer{Code: 403, Message: "cannot"}}
+	s := &server{answer: suite.Answer{Code: 403, Message: "cannot do that"}}
 	for _, step := range executionRights().Ask(t.Context(), env(s)) {
 		assert.Equal(t, verdict.HTTP403, step.Class)
 	}
