@@ -189,7 +189,7 @@ func PulumiComponents() []Component {
 				"pulumi-resource-kubernetes/schema.json":            "cmd/pulumi-resource-kubernetes/schema.json",
 				"pulumi-resource-kubernetes/terraform-mapping.json": "cmd/pulumi-resource-kubernetes/terraform-mapping.json",
 			},
-			Memory: 5 * gib, Disk: 350 * mib, Cache: 3 * gib,
+			Memory: 5 * gib, Disk: 200 * mib, Cache: 4 * gib,
 		},
 		{
 			Name:   "pulumi",
@@ -200,7 +200,7 @@ func PulumiComponents() []Component {
 			// Without it the engine has no version, and the Automation API
 			// refuses to drive it.
 			Stamp:  []string{"github.com/pulumi/pulumi/sdk/v3/go/common/version.Version=$version"},
-			Memory: 2 * gib, Disk: 150 * mib, Cache: 2 * gib,
+			Memory: 2 * gib, Disk: 150 * mib, Cache: 3 * gib,
 		},
 	}
 }

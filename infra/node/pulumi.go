@@ -18,7 +18,7 @@ type Pulumi struct {
 }
 
 // BuildPulumi builds the engine and the Kubernetes provider, unless they are
-// there. It takes about ten minutes on two cores and needs no rights; its errors
+// there. It takes ten to twenty minutes on two cores and needs no rights; its errors
 // and its cancellation are those of [Build].
 func BuildPulumi(ctx context.Context, o Options) (Pulumi, error) {
 	b, err := preparePulumi(ctx, o)

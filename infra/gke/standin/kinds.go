@@ -17,11 +17,11 @@ type kind struct {
 	api string
 	// id is Google's name of a resource with these inputs.
 	id func(c *Cloud, v values) string
-	// autoname: the provider makes a name up where none is given.
-	autoname bool
-	// name is what a name must look like, and the property that holds it.
+	// name is what a name must look like, and named the property that holds it.
 	name  *regexp.Regexp
 	named string
+	// autoname: the provider makes a name up where none is given.
+	autoname bool
 	// shared: it may be there already, made by somebody else, without a conflict.
 	shared bool
 	// defaults are what the provider adds to the inputs.
@@ -348,7 +348,7 @@ func init() {
 		typeAccount: {
 			api:  apiIAM,
 			id:   func(c *Cloud, v values) string { return "projects/" + c.project(v) + "/serviceAccounts/" + c.email(v) },
-			name: accountName, named: "accountId",
+			name: accountName, named: "accountId", autoname: true,
 			replace: []string{"accountId", "project"},
 			computed: func(c *Cloud, r *record) values {
 				email := c.email(r.Inputs)

@@ -136,8 +136,8 @@ func (p *provider) Check(_ context.Context, req *pulumirpc.CheckRequest) (*pulum
 		return nil, p.done(call, err)
 	}
 	news := merge(k.defaults, req.GetNews().AsMap())
-	if k.autoname && !hasKey(news, "name") && !hasKey(news, "namePrefix") {
-		news["name"] = autoname(req)
+	if k.autoname && news[k.named] == nil && news["namePrefix"] == nil {
+		news[k.named] = autoname(req, k.named)
 	}
 	failures, err := p.c.schema.Check(req.GetType(), news)
 	if err != nil {
@@ -158,12 +158,10 @@ func (p *provider) Check(_ context.Context, req *pulumirpc.CheckRequest) (*pulum
 	return out, p.done(call, nil)
 }
 
-func hasKey(v values, k string) bool { _, ok := v[k]; return ok }
-
 // autoname keeps the name that a resource has, or makes one up: the logical name
 // and seven digits, which the engine's seed decides.
-func autoname(req *pulumirpc.CheckRequest) string {
-	if old := text(req.GetOlds().AsMap(), "name"); old != "" {
+func autoname(req *pulumirpc.CheckRequest, named string) string {
+	if old := text(req.GetOlds().AsMap(), named); old != "" {
 		return old
 	}
 	seed := req.GetRandomSeed()

@@ -348,3 +348,27 @@ func (s *Schema) nested(pkg, name string) (*object, error) {
 	s.structs[key] = o
 	return o, nil
 }
+
+// Has tells whether a resource type has a property at the path.
+func (s *Schema) Has(typ, path string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, err := s.resource(typ)
+	if err != nil {
+		return false, err
+	}
+	keys := strings.Split(path, ".")
+	for i, k := range keys {
+		p, ok := o.fields[k]
+		if !ok || i == len(keys)-1 {
+			return ok, nil
+		}
+		if p.kind != reflect.Struct {
+			return p.kind == reflect.Map, nil
+		}
+		if o, err = s.nested(p.pkg, p.object); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}

@@ -90,7 +90,7 @@ func TestACommandThatDoesNotEndIsKilledWithItsChildren(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	c := Command{Grace: 200 * time.Millisecond, Configured: script(t, fmt.Sprintf(
 		`trap '' INT; sleep 600 & echo $! > %s; wait; sleep 600`, pid))}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	began := time.Now()
 	_, err := c.Run(ctx, "", nil, "up")

@@ -321,9 +321,8 @@ func initFailed(t *testing.T, err error) *pulumirpc.ErrorResourceInitFailed {
 }
 
 func TestAClusterThatDidNotComeUpIsRecordedAndReplacedNextTime(t *testing.T) {
-	s := &fake.Stockade{Fail: map[string]error{"up --bare": &provider.ExitError{Code: 5, Said: "no space left"}}}
 	for half, wantID := range map[bool]string{false: "incomplete", true: "uid-1"} {
-		s.Half = half
+		s := &fake.Stockade{Fail: map[string]error{"up --bare": &provider.ExitError{Code: 5, Said: "no space left"}}, Half: half}
 		p, _ := with(t, s, nil)
 		_, err := p.Create(t.Context(), &pulumirpc.CreateRequest{Urn: urn, Properties: props(t, map[string]any{"home": "/h"})})
 		assert.ErrorContains(t, err, "no space left")
