@@ -14,8 +14,8 @@ func (a *App) compareCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "compare [PROFILE|FILE|RUN…]", Short: "Put the reports of several profiles side by side",
 		Long: `Put reports side by side, by topic: what each system claims, and what became of it.
-A profile stands for its newest kept report; without arguments the newest of every
-profile that has one is taken. With --verbose the claims' sentences follow.`,
+A profile stands for its newest kept report, a whole one where there is any; without
+arguments every profile that has one is taken. With --verbose the claims' sentences follow.`,
 		Example: "  stockade compare\n  stockade compare agent-sandbox playground",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(suite.ProfileIDs(), a.keptNames()...), cobra.ShellCompDirectiveDefault
@@ -76,8 +76,10 @@ func (a *App) sides(args []string) ([]*report.Report, error) {
 	return out, nil
 }
 
-// newest loads the newest kept report of every profile. Those of older versions
-// that cannot be read any more are passed over, as are proofs of single mutants.
+// newest loads the newest kept report of every profile: the newest that is
+// whole, or else the newest there is. Those of older versions that cannot be
+// read any more are passed over, as are proofs, and runs against another target
+// than the profile's own.
 func (a *App) newest() (map[string]*report.Report, error) {
 	kept, err := a.kept()
 	if err != nil {
@@ -90,9 +92,28 @@ func (a *App) newest() (map[string]*report.Report, error) {
 			a.progress().Note("passing over %s: %v", path, err)
 			continue
 		}
-		if r.Profile != "" && len(r.Mutants) == 0 {
-			out[r.Profile] = r
+		p, known := suite.ProfileByID(r.Profile)
+		if !known || r.Target != p.Target || len(r.Mutants) > 0 {
+			continue
+		}
+		scenarios := p.Of(a.Registry.All())
+		if was := out[p.ID]; was == nil || whole(r, scenarios) || !whole(was, scenarios) {
+			out[p.ID] = r
 		}
 	}
 	return out, nil
+}
+
+// whole tells whether a report has every scenario.
+func whole(r *report.Report, scenarios []*suite.Scenario) bool {
+	have := map[string]bool{}
+	for _, x := range r.Results {
+		have[x.ID] = true
+	}
+	for _, s := range scenarios {
+		if !have[s.ID] {
+			return false
+		}
+	}
+	return true
 }
