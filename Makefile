@@ -73,8 +73,8 @@ test-cluster: build ## Run the tests that need the cluster of `make up`, as root
 	go test -count=1 -timeout 20m -tags cluster ./conformance/e2e/... ./infra/node/engine/...
 
 .PHONY: test-pulumi
-test-pulumi: pulumi ## Run the stacks for Google Cloud by the real engine, against the stand-in cloud
-	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi ./stacks/enginetest/...
+test-pulumi: pulumi ## Run the stacks for Google Cloud and the local provider by the real engine, against stand-ins
+	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi ./stacks/enginetest/... ./infra/kind/provider/...
 
 .PHONY: test-dev
 test-dev: pulumi ## Run the stack dev through its whole life, as root; ends with nothing left

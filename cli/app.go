@@ -287,7 +287,7 @@ func (a *App) progress() *progress.Reporter {
 	if a.quiet {
 		return nil
 	}
-	return progress.New(a.Stderr)
+	return progress.New(a.Stderr, report.Clean)
 }
 
 func (a *App) style() report.Style {

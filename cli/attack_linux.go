@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +33,20 @@ import (
 
 // canary is the scenario of honest work that must hold in every mutant.
 const canary = "sandbox.coffee-totals"
+
+// gate is the scenario that shows that network policies are enforced at all.
+const gate = "sandbox.policy-enforced"
+
+// gateOf returns the gate of a profile's network verdicts. One that is not of
+// the profile could not hold there: the default policy lets everything public
+// out, and a run of the playground has no network that a policy could drop.
+func gateOf(p suite.Profile) *suite.Scenario {
+	s, ok := all.Registry.Get(gate)
+	if !ok || !p.Has(s) {
+		return nil
+	}
+	return s
+}
 
 // field is an opened target descriptor.
 type field struct {
@@ -73,13 +88,14 @@ func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
 }
 
 // attack runs scenarios of a profile against a target.
-func (f *field) attack(ctx context.Context, name string, t descriptor.Target, o RunOptions) (*runner.Run, error) {
+func (f *field) attack(ctx context.Context, name string, t descriptor.Target, gate *suite.Scenario, o RunOptions) (*runner.Run, error) {
 	ground, err := f.ground(t)
 	if err != nil {
 		return nil, err
 	}
 	return f.execute(ctx, runner.Options{
-		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Scenarios: o.Scenarios, Progress: o.Progress,
+		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Gate: gate,
+		Scenarios: o.Scenarios, Progress: o.Progress,
 	})
 }
 
@@ -102,7 +118,8 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Scenarios: o.Scenarios, Progress: o.Progress,
+		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Gate: gateOf(o.Profile),
+		Scenarios: o.Scenarios, Progress: o.Progress,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
 	})
@@ -135,7 +152,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if !ok {
 		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)
 	}
-	return f.attack(ctx, o.Target, t, o)
+	return f.attack(ctx, o.Target, t, gateOf(o.Profile), o)
 }
 
 // Prove implements [Runner].
@@ -152,10 +169,24 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	picked := prove.List(slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID }))
+	f, err := m.open(ctx, nil, o.Progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.rng.Close()
+	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
+	picked, unfelt := prove.List(own, f.Features)
+	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
+		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
+			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
+		}
+	}
 	scenarios := o.Profile.Of(all.Registry.All())
 	if len(o.Mutants) > 0 {
 		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+		if len(picked) == 0 {
+			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
+		}
 		// Only what these mutants are about has to hold on the reference.
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
 			return s.ID != canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
@@ -177,12 +208,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, run, err
 	}
-	f, err := m.open(ctx, nil, o.Progress)
-	if err != nil {
-		return nil, run, err
-	}
-	defer f.rng.Close()
-	kills, err := prove.Prove(ctx, prove.Options{
+	kills, residue, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
 			Digests: id.Digests,
@@ -191,11 +217,13 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 				if m.Base == overlays.BasePlayground {
 					t = executed(m.Namespace())
 				}
-				return f.attack(ctx, m.Namespace(), t, RunOptions{Profile: o.Profile, Scenarios: scenarios})
+				// A mutant's policy is weak on purpose: it has no gate to pass.
+				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},
 		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
 	})
+	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
 		err = nil // the matrix says it, and the exit code
 	}

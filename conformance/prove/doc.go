@@ -4,7 +4,7 @@
 // demands that the scenarios that guard it say Breached.
 //
 // A mutant counts as killed only if the weakening was read back from the
-// cluster, honest code still ran in the mutant, and the scenario then said
-// Breached. A mutant that did not take effect, or that broke more than its
+// cluster, honest code still ran in the mutant, and a round of the scenario's
+// attack then said Breached. A mutant that did not take effect, or that broke more than its
 // control, is void: a scenario that fails on rubble proves nothing.
 package prove

@@ -23,8 +23,8 @@ type Mutant struct {
 	Title string
 	// Kills are the scenarios that must say Breached.
 	Kills []string
-	// Holds are scenarios that must still say Held: they tell one weakened
-	// control from a policy that is not there at all. Empty means the canary.
+	// Holds are scenarios that must still say Held, besides the canary: they
+	// tell one weakened control from a policy that is not there at all.
 	Holds []string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (a RuntimeClass, an admission policy, a node), so that nothing
@@ -64,51 +64,50 @@ type Options struct {
 // holds returns the scenarios that must still hold in the mutant. A mutant of
 // the very scenario that serves as canary has none of its own.
 func (m Mutant) holds(canary string) []string {
-	switch {
-	case len(m.Holds) > 0:
+	if slices.Contains(m.Kills, canary) || slices.Contains(m.Holds, canary) {
 		return m.Holds
-	case slices.Contains(m.Kills, canary):
-		return nil
 	}
-	return []string{canary}
+	return append(slices.Clone(m.Holds), canary)
 }
 
 // ErrSurvivors is wrapped by Prove's error when a mutant was not killed.
 var ErrSurvivors = errors.New("not every mutant was killed")
 
 // Prove runs every mutant and returns the kill matrix, a row for each pair of
-// mutant and scenario, in order. The error wraps ErrSurvivors when a cell is
-// not Killed; the matrix is complete all the same. An interrupted proof
-// returns the cells it has, with ctx's error.
-func Prove(ctx context.Context, o Options) ([]runner.Kill, error) {
+// mutant and scenario, in order, and what is left of the mutants and of the
+// runs against them. The error wraps ErrSurvivors when a cell is not Killed;
+// the matrix is complete all the same. An interrupted proof returns the cells
+// and the residue it has, with ctx's error.
+func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []string, err error) {
 	for _, m := range o.Mutants {
 		for _, id := range slices.Concat(m.holds(o.Canary), m.Kills) {
 			if _, ok := o.Scenarios.Get(id); !ok {
-				return nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
+				return nil, nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
 			}
 		}
 		if len(m.Kills) == 0 {
-			return nil, fmt.Errorf("reading mutant %s: it kills no scenario", m.ID)
+			return nil, nil, fmt.Errorf("reading mutant %s: it kills no scenario", m.ID)
 		}
 	}
 	restore, err := o.Stage.Scaffold(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the cluster for mutants: %w", err)
+		return nil, nil, fmt.Errorf("preparing the cluster for mutants: %w", err)
 	}
-	cells, runErr := all(ctx, o)
+	cells, residue, runErr := all(ctx, o)
 	// The reference must get its admission policy back whatever happened.
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
 	defer cancel()
 	if err := restore(undo); err != nil {
+		residue = append(residue, fmt.Sprintf("the reference's admission policy, as it was for the mutants: %v", err))
 		runErr = errors.Join(runErr, fmt.Errorf("restoring the reference (run `stockade up` to repair it): %w", err))
 	}
 	if runErr != nil {
-		return cells, runErr
+		return cells, residue, runErr
 	}
 	if n := len(slices.DeleteFunc(slices.Clone(cells), func(k runner.Kill) bool { return k.Fate == runner.Killed })); n > 0 {
-		return cells, fmt.Errorf("%w: %d of %d cells", ErrSurvivors, n, len(cells))
+		return cells, residue, fmt.Errorf("%w: %d of %d cells", ErrSurvivors, n, len(cells))
 	}
-	return cells, nil
+	return cells, residue, nil
 }
 
 func (o Options) undo() time.Duration {
@@ -120,8 +119,8 @@ func (o Options) undo() time.Duration {
 
 // all runs the mutants that are confined to their namespace side by side, then
 // the others one by one.
-func all(ctx context.Context, o Options) ([]runner.Kill, error) {
-	rows := make([][]runner.Kill, len(o.Mutants))
+func all(ctx context.Context, o Options) (cells []runner.Kill, residue []string, err error) {
+	rows, left := make([][]runner.Kill, len(o.Mutants)), make([][]string, len(o.Mutants))
 	g, gctx := errgroup.WithContext(ctx)
 	parallel := o.Parallel
 	if parallel <= 0 {
@@ -136,23 +135,19 @@ func all(ctx context.Context, o Options) ([]runner.Kill, error) {
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			rows[i] = one(gctx, o, m)
+			rows[i], left[i] = one(gctx, o, m)
 			return gctx.Err()
 		})
 	}
-	err := g.Wait()
+	err = g.Wait()
 	for i, m := range o.Mutants {
 		if err != nil || !o.alone(m) {
 			continue
 		}
-		rows[i] = one(ctx, o, m)
+		rows[i], left[i] = one(ctx, o, m)
 		err = ctx.Err()
 	}
-	var cells []runner.Kill
-	for _, r := range rows {
-		cells = append(cells, r...)
-	}
-	return cells, err
+	return slices.Concat(rows...), slices.Concat(left...), err
 }
 
 // alone tells whether nothing may run beside a mutant: by its nature, or because
@@ -167,33 +162,36 @@ func (o Options) alone(m Mutant) bool {
 
 // one proves a mutant. What is void or inconclusive is tried once more, as in
 // any run; a scenario that said Held on a mutant is not: that is an answer.
-func one(ctx context.Context, o Options, m Mutant) []runner.Kill {
+func one(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
 	began := time.Now()
 	done := o.Progress.Step("mutant " + m.ID)
-	cells := try(ctx, o, m)
+	cells, residue = try(ctx, o, m)
 	if slices.ContainsFunc(cells, undecided) && ctx.Err() == nil {
 		o.Progress.Note("mutant %s once more: %s", m.ID, tally(cells))
-		cells = try(ctx, o, m)
+		again, left := try(ctx, o, m)
+		cells, residue = again, append(residue, left...)
 	}
 	for i := range cells {
 		cells[i].Took = time.Since(began)
 	}
 	done(tally(cells), nil)
-	return cells
+	return cells, residue
 }
 
 func undecided(k runner.Kill) bool {
 	return k.Fate == runner.Void || (k.Fate == runner.Survived && k.Result.Verdict() != verdict.Held)
 }
 
-// try deploys, checks, attacks and removes a mutant.
-func try(ctx context.Context, o Options, m Mutant) []runner.Kill {
+// try deploys, checks, attacks and removes a mutant. The residue is what the
+// run against it could not remove, and the mutant where that stands: a taint or
+// a namespace that stays behind must not end with this process's last line.
+func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
 	down, err := o.Stage.Deploy(ctx, m)
 	defer func() {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
 		defer cancel()
 		if err := down(undo); err != nil {
-			o.Progress.Note("taking mutant %s down: %v; `stockade cleanup` removes it", m.ID, err)
+			residue = append(residue, fmt.Sprintf("mutant %s: taking it down: %v; `stockade cleanup` removes it", m.ID, err))
 		}
 	}()
 	f := Finding{Err: err}
@@ -208,7 +206,12 @@ func try(ctx context.Context, o Options, m Mutant) []runner.Kill {
 			f.Run, f.Err = o.Stage.Attack(ctx, m, picked)
 		}
 	}
-	return Judge(m, o.Canary, f)
+	if f.Run != nil {
+		for _, what := range f.Run.Residue {
+			residue = append(residue, "mutant "+m.ID+": "+what)
+		}
+	}
+	return Judge(m, o.Canary, f), residue
 }
 
 func tally(cells []runner.Kill) string {
@@ -235,12 +238,14 @@ type Finding struct {
 }
 
 // Judge tells the fate of a mutant under each scenario it must be killed by. It
-// is a pure function, and it doubts the mutant first.
+// is a pure function, and it doubts the mutant first. A kill is a breach that a
+// round of the attack saw: that the mutant lacks a feature which the target
+// declares is true of it before anything was tried, and kills nothing.
 func Judge(m Mutant, canary string, f Finding) []runner.Kill {
-	outcome := map[string]verdict.Result{}
+	result, attacked := map[string]verdict.Result{}, map[string]verdict.Result{}
 	if f.Run != nil {
 		for _, o := range f.Run.Outcomes {
-			outcome[o.Scenario.ID] = o.Result
+			result[o.Scenario.ID], attacked[o.Scenario.ID] = o.Result, o.Attacked()
 		}
 	}
 	void := ""
@@ -253,21 +258,22 @@ func Judge(m Mutant, canary string, f Finding) []runner.Kill {
 		void = "was not attacked"
 	}
 	for _, id := range m.holds(canary) {
-		if r := outcome[id]; void == "" && r.Verdict() != verdict.Held {
+		if r := result[id]; void == "" && r.Verdict() != verdict.Held {
 			void = fmt.Sprintf("broke more than its control: %s is %s %s: %s", id, r.Verdict(), r.Reason(), r.Detail())
 		}
 	}
 	cells := make([]runner.Kill, 0, len(m.Kills))
 	for _, id := range m.Kills {
-		k := runner.Kill{Mutant: m.ID, Scenario: id, Result: outcome[id]}
+		r := attacked[id]
+		k := runner.Kill{Mutant: m.ID, Scenario: id, Result: r}
 		switch {
 		case void != "":
 			k.Fate, k.Detail = runner.Void, void
-		case outcome[id].Verdict() == verdict.Breached:
-			k.Fate, k.Detail = runner.Killed, outcome[id].Detail()
+		case r.Verdict() == verdict.Breached:
+			k.Fate, k.Detail = runner.Killed, r.Detail()
 		default:
 			k.Fate = runner.Survived
-			k.Detail = fmt.Sprintf("%s %s: %s", outcome[id].Verdict(), outcome[id].Reason(), outcome[id].Detail())
+			k.Detail = fmt.Sprintf("%s %s: %s", r.Verdict(), r.Reason(), r.Detail())
 		}
 		cells = append(cells, k)
 	}

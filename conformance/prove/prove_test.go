@@ -5,6 +5,7 @@ package prove
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/overlays"
+	scenarios "github.com/stockade-dev/stockade/scenarios/all"
 )
 
 func registry(t *testing.T) *suite.Registry {
@@ -43,7 +46,10 @@ func run(t *testing.T, attack, honest verdict.Result) *runner.Run {
 	r := registry(t)
 	a, _ := r.Get("net.attack")
 	h, _ := r.Get("honest.work")
-	return &runner.Run{Outcomes: []runner.Outcome{{Scenario: a, Result: attack}, {Scenario: h, Result: honest}}}
+	return &runner.Run{Outcomes: []runner.Outcome{
+		{Scenario: a, Result: attack, Rounds: []runner.Round{{Result: attack}}},
+		{Scenario: h, Result: honest, Rounds: []runner.Round{{Result: honest}}},
+	}}
 }
 
 func TestOnlyAnEffectiveMutantWhoseBreachWasSeenIsKilled(t *testing.T) {
@@ -70,6 +76,81 @@ func TestOnlyAnEffectiveMutantWhoseBreachWasSeenIsKilled(t *testing.T) {
 	}
 }
 
+// What the target declares and the mutant lacks makes the scenario Breached
+// without any attack: such a result says nothing of what the scenario can see.
+func TestAMissingFeatureKillsNoMutant(t *testing.T) {
+	m := Mutant{ID: "open", Kills: []string{"net.attack"}}
+	missing := verdict.Breach("the target declares gvisor, and does not have it")
+	for name, c := range map[string]struct {
+		rounds []verdict.Result
+		want   runner.Fate
+		says   verdict.Verdict
+	}{
+		"every round held":         {[]verdict.Result{held()}, runner.Survived, verdict.Held},
+		"no round was conclusive":  {[]verdict.Result{verdict.Unsure(verdict.NoFrame, "")}, runner.Survived, verdict.Inconclusive},
+		"there was no round":       {nil, runner.Survived, verdict.NotRun},
+		"a round saw the breach":   {[]verdict.Result{verdict.Breach("through")}, runner.Killed, verdict.Breached},
+		"an early round saw it":    {[]verdict.Result{verdict.Breach("through"), held()}, runner.Killed, verdict.Breached},
+		"the second round saw one": {[]verdict.Result{verdict.Unsure(verdict.NoFrame, ""), verdict.Breach("through")}, runner.Killed, verdict.Breached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, missing, held())
+			r.Outcomes[0].Rounds = nil
+			for _, x := range c.rounds {
+				r.Outcomes[0].Rounds = append(r.Outcomes[0].Rounds, runner.Round{Result: x})
+			}
+			cells := Judge(m, "honest.work", Finding{Effective: true, Run: r})
+			require.Len(t, cells, 1)
+			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
+			assert.Equal(t, c.says, cells[0].Result.Verdict())
+		})
+	}
+}
+
+// A mutant's own Holds are refusals of the API server or denials of a policy:
+// they hold on a sandbox in which no honest program runs any more, too.
+func TestTheCanaryMustHoldBesideAMutantsOwn(t *testing.T) {
+	m := Mutant{ID: "open", Kills: []string{"net.attack"}, Holds: []string{"net.attack"}}
+	assert.Equal(t, []string{"net.attack", "honest.work"}, m.holds("honest.work"))
+	m.Holds = []string{"honest.work"}
+	assert.Equal(t, []string{"honest.work"}, m.holds("honest.work"))
+	m = Mutant{ID: "rubble", Kills: []string{"honest.work"}, Holds: []string{"net.attack"}}
+	assert.Equal(t, []string{"net.attack"}, m.holds("honest.work"), "a mutant of the canary itself")
+}
+
+func TestAMutantThatCannotBeFeltIsLeftOut(t *testing.T) {
+	all := []overlays.Mutant{{ID: "open"}, {ID: "open6", Needs: []string{"ipv6"}}, {ID: "both", Needs: []string{"gvisor", "ipv6"}}}
+	picked, unfelt := List(all, []suite.Feature{suite.GVisor})
+	require.Len(t, picked, 1)
+	assert.Equal(t, "open", picked[0].ID)
+	assert.Equal(t, map[string]suite.Feature{"open6": suite.IPv6, "both": suite.IPv6}, unfelt)
+	picked, unfelt = List(all, []suite.Feature{suite.GVisor, suite.IPv6})
+	assert.Len(t, picked, 3)
+	assert.Empty(t, unfelt)
+}
+
+// A scenario that some target has no use for must be killed by mutants that
+// are left out there, and a feature with a wrong name would leave one out
+// everywhere.
+func TestAMutantNeedsWhatItsScenariosNeedAndNoMore(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	optional := []suite.Feature{suite.IPv6} // what a reference may do without
+	for _, m := range mutants {
+		needs := map[string]bool{}
+		for _, id := range m.Kills {
+			s, ok := scenarios.Registry.Get(id)
+			require.True(t, ok, id)
+			for _, f := range s.Needs {
+				if slices.Contains(optional, f) {
+					needs[string(f)] = true
+				}
+			}
+		}
+		assert.ElementsMatch(t, slices.Collect(maps.Keys(needs)), m.Needs, m.ID)
+	}
+}
+
 // stage is a fake; it backs no claim.
 type stage struct {
 	mu       sync.Mutex
@@ -79,6 +160,9 @@ type stage struct {
 	breached bool
 	t        *testing.T
 	deploy   error
+	down     error
+	restore  error
+	residue  []string // of every run
 }
 
 func (s *stage) note(what string) {
@@ -89,7 +173,7 @@ func (s *stage) note(what string) {
 
 func (s *stage) Scaffold(context.Context) (func(context.Context) error, error) {
 	s.note("scaffold")
-	return func(context.Context) error { s.note("restore"); return nil }, nil
+	return func(context.Context) error { s.note("restore"); return s.restore }, nil
 }
 
 func (s *stage) Deploy(_ context.Context, m Mutant) (func(context.Context) error, error) {
@@ -105,7 +189,7 @@ func (s *stage) Deploy(_ context.Context, m Mutant) (func(context.Context) error
 		s.up--
 		s.mu.Unlock()
 		s.note("down " + m.ID)
-		return nil
+		return s.down
 	}, s.deploy
 }
 
@@ -113,10 +197,13 @@ func (s *stage) Effect(context.Context, Mutant) (bool, string, error) { return t
 
 func (s *stage) Attack(_ context.Context, _ Mutant, picked []*suite.Scenario) (*runner.Run, error) {
 	assert.Len(s.t, picked, 2, "the attack and the canary")
+	attack := held()
 	if s.breached {
-		return run(s.t, verdict.Breach("through"), held()), nil
+		attack = verdict.Breach("through")
 	}
-	return run(s.t, held(), held()), nil
+	r := run(s.t, attack, held())
+	r.Residue = s.residue
+	return r, nil
 }
 
 func mutants() []Mutant {
@@ -131,12 +218,13 @@ func TestEveryMutantIsTakenDownAndTheReferenceRestored(t *testing.T) {
 		"not deploys": {t: t, deploy: errors.New("no image")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cells, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work", Parallel: 3})
+			cells, residue, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work", Parallel: 3})
 			assert.Equal(t, s.breached, err == nil)
 			if err != nil {
 				assert.ErrorIs(t, err, ErrSurvivors)
 			}
 			assert.Len(t, cells, 4)
+			assert.Empty(t, residue)
 			assert.Zero(t, s.up)
 			assert.LessOrEqual(t, s.peak, 3)
 			assert.Equal(t, "restore", s.log[len(s.log)-1])
@@ -157,7 +245,7 @@ func TestOnlyWhatIsUndecidedIsTriedAgain(t *testing.T) {
 		"void is tried once more": {&stage{t: t, deploy: errors.New("no image")}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _ = Prove(t.Context(), Options{Stage: c.s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+			_, _, _ = Prove(t.Context(), Options{Stage: c.s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
 			tries := 0
 			for _, l := range c.s.log {
 				if l == "down a" {
@@ -173,15 +261,36 @@ func TestAnInterruptedProofRestoresToo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := &stage{t: t, breached: true}
-	_, err := Prove(ctx, Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work"})
+	_, _, err := Prove(ctx, Options{Stage: s, Mutants: mutants(), Scenarios: registry(t), Canary: "honest.work"})
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, "restore", s.log[len(s.log)-1])
 	assert.Zero(t, s.up)
 }
 
+func TestWhatAProofLeavesBehindIsReturned(t *testing.T) {
+	s := &stage{t: t, breached: true, down: errors.New("a finalizer holds it"), residue: []string{"Pod mutant-a/x of run r: stuck"}}
+	_, residue, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants()[:2], Scenarios: registry(t), Canary: "honest.work"})
+	require.NoError(t, err, "every mutant was killed")
+	require.Len(t, residue, 4)
+	assert.Equal(t, "mutant a: Pod mutant-a/x of run r: stuck", residue[0])
+	assert.Contains(t, residue[1], "mutant a: taking it down: a finalizer holds it")
+	assert.Contains(t, residue[3], "mutant class: taking it down")
+
+	s = &stage{t: t, deploy: errors.New("no image"), down: errors.New("a finalizer holds it")}
+	_, residue, err = Prove(t.Context(), Options{Stage: s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+	require.ErrorIs(t, err, ErrSurvivors)
+	assert.Len(t, residue, 2, "of both tries")
+
+	s = &stage{t: t, breached: true, restore: errors.New("forbidden")}
+	_, residue, err = Prove(t.Context(), Options{Stage: s, Mutants: mutants()[:1], Scenarios: registry(t), Canary: "honest.work"})
+	require.ErrorContains(t, err, "restoring the reference")
+	require.Len(t, residue, 1)
+	assert.Contains(t, residue[0], "forbidden")
+}
+
 func TestAMutantOfAnUnknownScenarioIsRefusedBeforeAnythingChanges(t *testing.T) {
 	s := &stage{t: t}
-	_, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"net.gone"}}}, Scenarios: registry(t), Canary: "honest.work"})
+	_, _, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"net.gone"}}}, Scenarios: registry(t), Canary: "honest.work"})
 	assert.ErrorContains(t, err, "net.gone")
 	assert.Empty(t, s.log)
 }
@@ -191,7 +300,7 @@ func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 	attack, _ := r.Get("net.attack")
 	attack.Exclusive = true
 	s := &stage{t: t, breached: true}
-	_, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: r, Canary: "honest.work", Parallel: 3})
+	_, _, err := Prove(t.Context(), Options{Stage: s, Mutants: mutants(), Scenarios: r, Canary: "honest.work", Parallel: 3})
 	require.NoError(t, err)
 	assert.Equal(t, 1, s.peak)
 }

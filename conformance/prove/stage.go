@@ -46,13 +46,21 @@ type ClusterStage struct {
 	Ready, Settle time.Duration
 }
 
-// List returns the overlays' mutants as Prove takes them.
-func List(all []overlays.Mutant) []Mutant {
-	out := make([]Mutant, 0, len(all))
+// List returns the overlays' mutants as Prove takes them, and, with the feature
+// that each lacks, those that cannot be felt on a target with only these
+// features: their scenarios are not applicable there, which would look as if
+// they had survived.
+func List(all []overlays.Mutant, features []suite.Feature) (picked []Mutant, unfelt map[string]suite.Feature) {
+	unfelt = map[string]suite.Feature{}
 	for _, m := range all {
-		out = append(out, Mutant{ID: m.ID, Title: m.Title, Kills: m.Kills, Holds: m.Holds, Alone: m.Alone()})
+		i := slices.IndexFunc(m.Needs, func(f string) bool { return !slices.Contains(features, suite.Feature(f)) })
+		if i >= 0 {
+			unfelt[m.ID] = suite.Feature(m.Needs[i])
+			continue
+		}
+		picked = append(picked, Mutant{ID: m.ID, Title: m.Title, Kills: m.Kills, Holds: m.Holds, Alone: m.Alone()})
 	}
-	return out
+	return picked, unfelt
 }
 
 func (s *ClusterStage) find(id string) (overlays.Mutant, error) {

@@ -58,7 +58,7 @@ func result(o runner.Outcome) Result {
 		e := rd.Evidence
 		out.Rounds = append(out.Rounds, Round{
 			Verdict: rd.Result.Verdict(), Reason: rd.Result.Reason(), Detail: rd.Result.Detail(),
-			Attempts: e.Attempts, Controls: e.Controls, AttemptsNeeded: max(e.MinAttempts, 1),
+			Attempts: e.Attempts, Controls: e.Controls, AttemptsNeeded: max(e.MinAttempts, 1), Core: e.Core,
 			Accepts: e.Accept, WindowSeconds: e.Window.Seconds(), Requires: e.Require, Witnesses: e.Statements,
 		})
 	}
@@ -68,7 +68,7 @@ func result(o runner.Outcome) Result {
 // evidence is the way back: what the verdict of a round was decided on.
 func (r Round) evidence() verdict.Evidence {
 	return verdict.Evidence{
-		Attempts: r.Attempts, MinAttempts: r.AttemptsNeeded, Accept: r.Accepts, Controls: r.Controls,
+		Attempts: r.Attempts, MinAttempts: r.AttemptsNeeded, Core: r.Core, Accept: r.Accepts, Controls: r.Controls,
 		Window:  time.Duration(r.WindowSeconds * float64(time.Second)),
 		Require: r.Requires, Statements: r.Witnesses,
 	}
@@ -104,7 +104,7 @@ func (r *Report) clean() {
 }
 
 func (r *Round) clean() {
-	text(&r.Detail, (*string)(&r.Reason))
+	text(&r.Detail, (*string)(&r.Reason), (*string)(&r.Core))
 	r.Attempts, r.Controls, r.Requires = attempts(r.Attempts), attempts(r.Controls), texts(r.Requires)
 	r.Accepts = slices.Clone(r.Accepts)
 	for i := range r.Accepts {

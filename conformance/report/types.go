@@ -103,11 +103,14 @@ type Round struct {
 	// AttemptsNeeded, Accepts, WindowSeconds and Requires are what the
 	// verdict was decided with: how many attempts, which denial classes, how
 	// far attack and control may lie apart, and which witnesses must speak.
-	AttemptsNeeded int                 `json:"attemptsNeeded"`
-	Accepts        []verdict.Class     `json:"accepts,omitempty"`
-	WindowSeconds  float64             `json:"windowSeconds"`
-	Requires       []string            `json:"requires,omitempty"`
-	Witnesses      []verdict.Statement `json:"witnesses,omitempty"`
+	AttemptsNeeded int `json:"attemptsNeeded"`
+	// Core is the kind of step that every attempt must have made: mustFail for a
+	// guarantee, which is meant where it is empty.
+	Core          verdict.Expect      `json:"core,omitempty"`
+	Accepts       []verdict.Class     `json:"accepts,omitempty"`
+	WindowSeconds float64             `json:"windowSeconds"`
+	Requires      []string            `json:"requires,omitempty"`
+	Witnesses     []verdict.Statement `json:"witnesses,omitempty"`
 }
 
 // Mutant is one cell of the kill matrix.

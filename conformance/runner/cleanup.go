@@ -10,6 +10,9 @@ import (
 	"slices"
 )
 
+// damagedSuffix is added to the name of a ledger that cannot be read.
+const damagedSuffix = ".damaged"
+
 // RunLabel is on every object that a run creates; its value is the run's id.
 const RunLabel = "stockade.dev/run"
 
@@ -34,6 +37,9 @@ type Remover interface {
 // Cleanup removes what dead runs left behind: what their ledgers list, and
 // whatever else carries the label of a run that does not live. It returns what
 // could not be removed. Ledgers of other clusters are left alone.
+//
+// Of a damaged ledger nobody knows what else it listed: it counts as residue
+// once, and is set aside under another name for a person to read.
 func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err error) {
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
@@ -70,7 +76,13 @@ func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err 
 			failed = errors.Join(failed, remove(d.Run, ref))
 			done[ref] = true
 		}
-		// A damaged ledger's objects are found by their label below.
+		if d.err != nil {
+			residue = append(residue, fmt.Sprintf("the ledger of run %s: %v; it is kept as %s, and what it named may be left", d.Run, d.err, d.path+damagedSuffix))
+			if err := os.Rename(d.path, d.path+damagedSuffix); err != nil {
+				errs = append(errs, fmt.Errorf("setting a damaged ledger aside: %w", err))
+			}
+			continue
+		}
 		if failed == nil {
 			if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("removing a ledger: %w", err))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -14,10 +15,6 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/conformance/witness"
 )
-
-// killed is the exit code of a process that was ended by SIGKILL, as the
-// container runtime reports it.
-const killed = 137
 
 // look asks the witnesses, after all attempts have ended.
 func (sc *scene) look(ctx context.Context) {
@@ -103,7 +100,7 @@ func (sc *scene) lookAtFlows(ctx context.Context) {
 		sc.flows = flows
 		for i, t := range sc.cases {
 			if w, ok := flowWitness(t.s); ok {
-				if s := sc.judgeFlows(i, w); !s.Live || !s.Agrees {
+				if s := sc.judgeFlows(i, w); !s.Breach && (!s.Live || !s.Agrees) {
 					return false
 				}
 			}
@@ -135,9 +132,9 @@ func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 	if w.Flow == nil || w.Flow.To == nil {
 		return verdict.Statement{Witness: suite.Flows, Detail: "the scenario does not say which flow to look for"}
 	}
-	var to []string
+	var to [][]string
 	for _, t := range w.Flow.To(sc.field.Site) {
-		to = append(append(to, t), sc.field.Aliases[t]...)
+		to = append(to, sc.spellings(t))
 	}
 	from := sc.field.Pods[flowFrom(s, w)]
 	// Whichever Pod made the control shows that the flows are live; in a round
@@ -149,10 +146,36 @@ func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 		}
 	}
 	return witness.JudgeFlows(sc.flows[from.Node], witness.FlowQuery{
-		From: addresses(from), Control: live, To: to,
+		From: addresses(from), Control: live, To: to, Guarded: sc.guarded(),
 		// Clocks of node and runner may differ a little.
 		Begin: sc.begun.Add(-2 * time.Second), Until: sc.r.now().Add(2 * time.Second),
 	})
+}
+
+// spellings are a destination as the attack addresses it, and the addresses
+// behind it if it is a Service, with the same protocol.
+func (sc *scene) spellings(to string) []string {
+	addr, proto, named := strings.Cut(to, "/")
+	out := []string{to}
+	for _, a := range sc.field.Aliases[addr] {
+		if named {
+			a += "/" + proto
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// guarded are the addresses of the Pods that the template's policy selects: it
+// looks at what comes in there, after whatever let the packet out.
+func (sc *scene) guarded() []string {
+	var out []string
+	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
+		if p, ok := sc.field.Pods[role]; ok {
+			out = append(out, addresses(p)...)
+		}
+	}
+	return out
 }
 
 // addresses returns all addresses of a Pod.
@@ -166,7 +189,7 @@ func addresses(p target.Pod) []string {
 // evidence puts together all that is known of one case.
 func (sc *scene) evidence(i int) verdict.Evidence {
 	s := sc.cases[i].s
-	e := verdict.Evidence{MinAttempts: max(s.Attempts, 1), Accept: s.Accept,
+	e := verdict.Evidence{MinAttempts: max(s.Attempts, 1), Accept: s.Accept, Core: core(s.Kind),
 		Attempts: sc.asked[i], Controls: sc.askedControls[i]}
 	for _, o := range sc.orders {
 		if o.trial != i {
@@ -192,16 +215,28 @@ func (sc *scene) evidence(i int) verdict.Evidence {
 	return e
 }
 
-// strict takes from the sandbox the word on what it is allowed: only a claim
-// of kind limit discloses an exposure, so that anywhere else a step that calls
-// itself disclosed is an attack like all others.
-func strict(a verdict.Attempt, kind suite.Kind) verdict.Attempt {
-	if kind == suite.Limit {
-		return a
+// core is the step that every attempt must have made, by the kind of claim: a
+// guarantee holds by what was denied, a limit by what was shown, a function by
+// what worked.
+func core(kind suite.Kind) verdict.Expect {
+	switch kind {
+	case suite.Limit:
+		return verdict.Disclosed
+	case suite.Function:
+		return verdict.MustWork
+	case suite.Guarantee:
 	}
+	return verdict.MustFail
+}
+
+// strict takes from the sandbox the word on what it is allowed. Only a claim of
+// kind limit discloses an exposure, and only one of kind function has work that
+// must be done; anywhere else such a step is an attack like all others, and its
+// success is a breach.
+func strict(a verdict.Attempt, kind suite.Kind) verdict.Attempt {
 	a.Steps = slices.Clone(a.Steps)
-	for i := range a.Steps {
-		if a.Steps[i].Expect == verdict.Disclosed {
+	for i, s := range a.Steps {
+		if s.Expect != core(kind) {
 			a.Steps[i].Expect = verdict.MustFail
 		}
 	}
@@ -209,21 +244,23 @@ func strict(a verdict.Attempt, kind suite.Kind) verdict.Attempt {
 }
 
 // ended completes an attempt whose end was its own death, by a fact from
-// outside: the API server's word on the container, or the runtime's on the
-// exec'd process. The begin frame with the nonce must have come: a sandbox
-// that died before the attack says nothing of it.
+// outside: the API server's word on the container. The begin frame with the
+// nonce must have come: a sandbox that died before the attack says nothing of
+// it. What the exec'd process says of its own end is no such fact, since every
+// program may end with 137, and a container that ended with 0 was not killed.
+//
+// A sandbox may still end its own container. So a death alone shows nothing:
+// the scenario's witnesses tell what it died of.
 func (sc *scene) ended(a verdict.Attempt, o *order) verdict.Attempt {
-	if a.Complete || a.Start.IsZero() {
+	if a.Complete || a.Start.IsZero() || sc.factsErr != nil {
 		return a
 	}
 	fact := ""
 	switch {
-	case sc.factsErr == nil && sc.facts.EvictedFor != "":
+	case sc.facts.EvictedFor != "":
 		fact = "the Pod was evicted: " + sc.facts.EvictedFor
-	case sc.factsErr == nil && sc.facts.ExitCode >= 0:
+	case sc.facts.ExitCode > 0:
 		fact = fmt.Sprintf("the container ended with code %d (%s)", sc.facts.ExitCode, sc.facts.ExitReason)
-	case o.end.Err == nil && o.end.Code == killed:
-		fact = fmt.Sprintf("the attack's process ended with code %d", killed)
 	default:
 		return a
 	}
@@ -290,7 +327,8 @@ func (sc *scene) reading(name string, e verdict.Evidence) (suite.Reading, error)
 	}
 	var ok bool
 	if rd.Before, rd.After, rd.Elapsed, ok = sc.numbers.Around(begin, end); begin.IsZero() || !ok {
-		return rd, fmt.Errorf("reading the Pod's cgroups: no samples around the attempt (%d in all) %s", sc.numbers.Len(), sc.numbers.Problem())
+		return rd, fmt.Errorf("reading the Pod's cgroups: no samples on both sides of the attempt (%d in all, %q, reader: %v)",
+			sc.numbers.Len(), sc.numbers.Problem(), sc.watchEnd)
 	}
 	return rd, nil
 }

@@ -361,10 +361,11 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 	return false, fmt.Errorf("nobody knows how to detect %q", feature)
 }
 
-// Labelled implements [Remover].
+// Labelled implements [Remover]. It has to name every kind that a run or a
+// scenario stores: an object of another kind would be found by its ledger alone.
 func (k *Kube) Labelled(ctx context.Context) ([]Owned, error) {
 	var out []Owned
-	for _, kind := range []schema.GroupVersionKind{spaceKind, claimKind, sandboxKind, podKind} {
+	for _, kind := range []schema.GroupVersionKind{spaceKind, claimKind, poolKind, sandboxKind, podKind} {
 		m, err := k.o.Client.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if meta.IsNoMatchError(err) {
 			continue // nothing of a kind that is not there

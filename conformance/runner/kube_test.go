@@ -178,6 +178,22 @@ func TestANamespaceOfARunIsFoundAndRemovedWithItsPods(t *testing.T) {
 	assert.Empty(t, pods.Items)
 }
 
+// What scenarios store is of these kinds: the warm pool is the one of
+// sandbox.warm-claim.
+func TestEveryKindThatARunStoresIsFoundByItsLabel(t *testing.T) {
+	var objects []runtime.Object
+	var want []Owned
+	for _, kind := range []schema.GroupVersionKind{claimKind, poolKind, sandboxKind, podKind} {
+		o := object(kind, box, "left")
+		o.SetLabels(map[string]string{RunLabel: "dead"})
+		objects, want = append(objects, o), append(want, Owned{Ref: refOf(o), Run: "dead"})
+	}
+	target := object(poolKind, box, "pool") // not of a run
+	owned, err := pretended(t, nil, append(objects, target)...).Labelled(t.Context())
+	require.NoError(t, err)
+	assert.ElementsMatch(t, want, owned)
+}
+
 func TestAClaimIsGoneOnlyWithItsSandbox(t *testing.T) {
 	ch := sound()
 	ch.claim.SetLabels(map[string]string{RunLabel: "r"})

@@ -145,10 +145,18 @@ var ErrDamaged = errors.New("the ledger is damaged")
 
 // ReadLedger reads a ledger back. A last line without its end is what a kill
 // leaves; its object was never asked for, because the write had not returned.
-func ReadLedger(r io.Reader) (Record, error) {
-	var rec Record
+// Beside an error the record holds what stood before the damage.
+func ReadLedger(r io.Reader) (rec Record, err error) {
 	var order []Ref
 	left := map[Ref]bool{}
+	defer func() {
+		for _, ref := range order {
+			if left[ref] {
+				rec.Left = append(rec.Left, ref)
+				delete(left, ref)
+			}
+		}
+	}()
 	br := bufio.NewReaderSize(r, maxLedgerLine)
 	for n := 0; ; n++ {
 		line, err := br.ReadSlice('\n')
@@ -174,12 +182,6 @@ func ReadLedger(r io.Reader) (Record, error) {
 			delete(left, *e.Object)
 		default:
 			return rec, fmt.Errorf("reading line %d of a ledger: %w: op %q", n+1, ErrDamaged, e.Op)
-		}
-	}
-	for _, ref := range order {
-		if left[ref] {
-			rec.Left = append(rec.Left, ref)
-			delete(left, ref)
 		}
 	}
 	return rec, nil

@@ -107,11 +107,45 @@ func TestCleanupDoesNotTouchWhatIsNotItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, other.Creating(two))
 	require.NoError(t, other.Close())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.ndjson"), []byte("garbage\n"), 0o600))
 	_, err = Cleanup(t.Context(), dir, g)
 	require.NoError(t, err)
 	assert.FileExists(t, filepath.Join(dir, "elsewhere.ndjson"))
-	assert.NoFileExists(t, filepath.Join(dir, "broken.ndjson"), "its objects are found by their label")
+}
+
+func TestADamagedLedgerIsResidueOnceAndKept(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	l, err := OpenLedger(dir, "dead", g.cluster)
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(one))
+	require.NoError(t, l.Close())
+	path := filepath.Join(dir, "dead.ndjson")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
+	require.NoError(t, err)
+	_, err = f.WriteString("garbage\n")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	g.objects[one] = "dead"
+	residue, err := Cleanup(t.Context(), dir, g)
+	require.NoError(t, err)
+	require.Len(t, residue, 1)
+	assert.Contains(t, residue[0], ErrDamaged.Error())
+	assert.Contains(t, residue[0], path+".damaged")
+	assert.Empty(t, g.objects, "what stood before the damage is removed")
+	assert.NoFileExists(t, path)
+	assert.FileExists(t, path+".damaged")
+
+	residue, err = Cleanup(t.Context(), dir, g)
+	require.NoError(t, err)
+	assert.Empty(t, residue, "it was said once, and a person has to look")
+}
+
+func TestWhatADamagedLedgerSaidBeforeTheDamageIsRead(t *testing.T) {
+	rec, err := ReadLedger(strings.NewReader(`{"op":"open","run":"r","cluster":"u"}
+{"op":"create","object":{"apiVersion":"v1","kind":"Pod","namespace":"ns","name":"one"}}
+{"op":"fly"}
+`))
+	require.ErrorIs(t, err, ErrDamaged)
+	assert.Equal(t, Record{Run: "r", Cluster: "u", Left: []Ref{one}}, rec)
 }
 
 func TestADamagedLedgerIsAnError(t *testing.T) {

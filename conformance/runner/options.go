@@ -5,6 +5,8 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -112,6 +114,11 @@ type Options struct {
 	Scenarios []*suite.Scenario
 	// Profile is the id of the profile that they are of.
 	Profile string
+	// Gate, where it is set, is the scenario that shows that the target's
+	// network policies are enforced. It runs first, whether it was selected or
+	// not, if any other scenario rests on the network; where it does not hold,
+	// none of them does.
+	Gate *suite.Scenario
 	// TargetName is what is attacked: a name of the descriptor's, a mutant's id,
 	// or "template/" with the name of a user's own template.
 	TargetName string
@@ -151,6 +158,7 @@ func (o *Options) check() error {
 	case o.Seal == nil:
 		return errors.New("no proof of the seal was given: attacks are not sent where they could leave the machine")
 	}
+	o.addGate()
 	if o.Parallel <= 0 {
 		o.Parallel = 8
 	}
@@ -159,4 +167,19 @@ func (o *Options) check() error {
 	}
 	o.Timeouts = o.Timeouts.filled()
 	return nil
+}
+
+func (o *Options) addGate() {
+	if o.Gate == nil || !slices.ContainsFunc(o.Scenarios, networked) ||
+		slices.ContainsFunc(o.Scenarios, func(s *suite.Scenario) bool { return s.ID == o.Gate.ID }) {
+		return
+	}
+	o.Scenarios = append(slices.Clone(o.Scenarios), o.Gate)
+	slices.SortFunc(o.Scenarios, func(a, b *suite.Scenario) int { return strings.Compare(a.ID, b.ID) })
+}
+
+// networked tells whether a scenario's verdict is one on the network: whether
+// the range or the data plane is its witness.
+func networked(s *suite.Scenario) bool {
+	return requires(s, suite.RangeLog) || requires(s, suite.Flows)
 }

@@ -26,6 +26,29 @@ type Outcome struct {
 	Took   time.Duration
 }
 
+// Attacked is what the rounds alone say, without what is known beside them: a
+// feature that the target declares and lacks makes a Result Breached whatever
+// the attack met. Without rounds it is the Result, but never Breached.
+func (o Outcome) Attacked() verdict.Result {
+	if len(o.Rounds) > 0 {
+		return worst(o.Rounds)
+	}
+	if o.Result.Verdict() == verdict.Breached {
+		return verdict.Result{}
+	}
+	return o.Result
+}
+
+// worst is Breached where one round is, else what the last one said.
+func worst(rounds []Round) (last verdict.Result) {
+	for _, rd := range rounds {
+		if last = rd.Result; last.Verdict() == verdict.Breached {
+			break
+		}
+	}
+	return last
+}
+
 // Run is everything that one `stockade run` found.
 type Run struct {
 	ID         string // 16 hex digits, also the label of all it created
@@ -58,8 +81,8 @@ type Fate string
 
 // The fates. Only Killed counts for the suite.
 const (
-	Killed   Fate = "killed"   // took effect, and the scenario said Breached
-	Survived Fate = "survived" // took effect, and the scenario said something else
+	Killed   Fate = "killed"   // took effect, and the scenario's attack said Breached
+	Survived Fate = "survived" // took effect, and the attack said something else
 	Void     Fate = "void"     // did not take effect, or broke more than its control
 )
 
@@ -68,7 +91,7 @@ type Kill struct {
 	Mutant   string
 	Scenario string
 	Fate     Fate
-	Result   verdict.Result
+	Result   verdict.Result // of the attack alone, see Outcome.Attacked
 	Detail   string
 	Took     time.Duration
 }

@@ -94,6 +94,8 @@ type trial struct {
 	fixed *verdict.Result
 	// missing is a feature that was declared, and is not there.
 	missing suite.Feature
+	// doubt is why a Held of this scenario means nothing in this run.
+	doubt string
 }
 
 // result is the verdict so far: Breached in any round wins, else the last.
@@ -101,16 +103,14 @@ func (t *trial) result() verdict.Result {
 	if t.fixed != nil {
 		return *t.fixed
 	}
-	var last verdict.Result
-	for _, rd := range t.rounds {
-		if last = rd.Result; last.Verdict() == verdict.Breached {
-			return last
-		}
-	}
-	if t.missing != "" && len(t.rounds) > 0 {
+	r := worst(t.rounds)
+	if t.missing != "" && len(t.rounds) > 0 && r.Verdict() != verdict.Breached {
 		return verdict.Breach("the target declares %s, and does not have it", t.missing)
 	}
-	return last
+	if t.doubt != "" && r.Verdict() == verdict.Held {
+		return verdict.Unsure(verdict.ControlFailed, "%s", t.doubt)
+	}
+	return r
 }
 
 func (t *trial) outcome() Outcome {
@@ -154,10 +154,12 @@ func (r *execution) attack(ctx context.Context) error {
 	}
 	r.field = field
 	r.applicability(ctx)
-	var batch, alone, fatal []*trial
+	var first, batch, alone, fatal []*trial
 	for _, c := range r.cases {
 		switch {
 		case c.fixed != nil:
+		case r.o.Gate != nil && c.s.ID == r.o.Gate.ID:
+			first = append(first, c)
 		case c.s.MayKill:
 			fatal = append(fatal, c)
 		case c.s.Exclusive:
@@ -166,6 +168,8 @@ func (r *execution) attack(ctx context.Context) error {
 			batch = append(batch, c)
 		}
 	}
+	r.rounds(ctx, "gate", first, false)
+	r.gate()
 	r.rounds(ctx, "batch", batch, false)
 	for _, c := range slices.Concat(alone, fatal) {
 		r.rounds(ctx, c.s.ID, []*trial{c}, true)
@@ -174,6 +178,25 @@ func (r *execution) attack(ctx context.Context) error {
 		return interrupted(ctx)
 	}
 	return nil
+}
+
+// gate doubts every network verdict of the run where it was not shown that the
+// target's policies are enforced. The others are attacked all the same, because
+// a breach stays one.
+func (r *execution) gate() {
+	if r.o.Gate == nil {
+		return
+	}
+	for _, g := range r.cases {
+		if g.s.ID != r.o.Gate.ID || g.result().Verdict() == verdict.Held {
+			continue
+		}
+		for _, c := range r.cases {
+			if c != g && networked(c.s) {
+				c.doubt = fmt.Sprintf("%s is %s, and without an enforcer a denial says nothing of the policy", g.s.ID, g.result().Verdict())
+			}
+		}
+	}
 }
 
 func interrupted(ctx context.Context) error {
@@ -212,25 +235,26 @@ func (r *execution) applicability(ctx context.Context) {
 }
 
 // rounds tries the cases until none is Inconclusive, or there were enough
-// rounds. Only the Inconclusive ones are tried again.
+// rounds. Only the Inconclusive ones are tried again, by what the attack itself
+// said: a missing feature settles the result, and does not replace the attack.
 func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alone bool) {
 	for n := range r.o.Rounds {
 		pending := slices.DeleteFunc(slices.Clone(cases), func(c *trial) bool {
-			return n > 0 && c.result().Verdict() != verdict.Inconclusive
+			return n > 0 && worst(c.rounds).Verdict() != verdict.Inconclusive
 		})
 		if len(pending) == 0 || ctx.Err() != nil {
 			return
 		}
 		what := fmt.Sprintf("%s, %d scenarios", name, len(pending))
-		if alone {
-			what = name
+		if len(cases) == 1 {
+			what = cases[0].s.ID
 		}
 		if n > 0 {
 			what += fmt.Sprintf(", round %d", n+1)
 		}
 		done := r.o.Progress.Step(what)
 		for i, rd := range r.round(ctx, pending, alone) {
-			pending[i].rounds = append(pending[i].rounds, rd)
+			pending[i].rounds = append(pending[i].rounds, judged(pending[i].s, rd))
 		}
 		done(tally(pending), nil)
 	}

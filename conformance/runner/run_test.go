@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,6 +108,20 @@ func TestFlowsMustShowAPolicyDrop(t *testing.T) {
 	}
 	o = only(t, f.run(t))
 	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+
+	// The drop is still there, but something got out beside it.
+	f.ground.flows = append(f.ground.flows,
+		parse(`{"flow":{"time":"T","verdict":"FORWARDED","trace_observation_point":"TO_STACK","IP":{"source":"10.0.0.1","destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}}}`))
+	o = only(t, f.run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Contains(t, o.Result.Detail(), "flows")
+}
+
+func TestAServiceIsLookedForByWhatIsBehindIt(t *testing.T) {
+	sc := &scene{field: &Field{Aliases: map[string][]string{"10.96.0.10:53": {"10.0.1.2:53", "10.0.1.3:53"}}}}
+	assert.Equal(t, []string{"10.96.0.10:53/udp", "10.0.1.2:53/udp", "10.0.1.3:53/udp"}, sc.spellings("10.96.0.10:53/udp"))
+	assert.Equal(t, []string{"10.96.0.10:53", "10.0.1.2:53", "10.0.1.3:53"}, sc.spellings("10.96.0.10:53"))
+	assert.Equal(t, []string{"203.0.113.7/icmp"}, sc.spellings("203.0.113.7/icmp"))
 }
 
 func TestOneBreachInAnyRoundWins(t *testing.T) {
@@ -186,6 +201,114 @@ func TestApplicabilityIsDeclaredTimesDetected(t *testing.T) {
 	}
 }
 
+func TestWhatTheSandboxPrintsIsJudgedOutsideOfIt(t *testing.T) {
+	var printed atomic.Value
+	s := scenario("work.print", func(context.Context, *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "print", Expect: verdict.MustWork, OK: true, Detail: printed.Load().(string)}} //nolint:forcetypeassert // it is ours
+	})
+	s.Kind = suite.Function
+	s.Judge = func(nonce string, steps []verdict.Step) []verdict.Step {
+		assert.Regexp(t, "^[0-9a-f]{32}$", nonce)
+		for i := range steps {
+			if steps[i].OK = steps[i].Detail == "right"; !steps[i].OK {
+				steps[i].Class = verdict.Absent
+			}
+		}
+		return steps
+	}
+	printed.Store("right")
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+
+	printed.Store("wrong")
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), "the sandbox says OK, and is not asked: "+said(o))
+	assert.False(t, o.Rounds[0].Evidence.Attempts[0].Steps[0].OK)
+
+	s.Control.Act = denied
+	printed.Store("right")
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.ControlFailed, o.Result.Reason(), "the judge only speaks of the attack: "+said(o))
+}
+
+// gated is a run with a gate that is not selected, a scenario that rests on the
+// network, and one that does not.
+func gated(t *testing.T, enforced, connect probe.Action) (*fakes, *atomic.Value) {
+	t.Helper()
+	var first atomic.Value
+	note := func(id string, act probe.Action) probe.Action {
+		return func(ctx context.Context, e *probe.Env) []verdict.Step {
+			first.CompareAndSwap(nil, id)
+			return act(ctx, e)
+		}
+	}
+	log := &rangeLog{}
+	gate := scenario("policy.enforced", note("gate", enforced))
+	net := scenario("net.connect", note("net", connect))
+	net.Control.Act = reaching(log, true)
+	net.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
+	f := setup(t, net, gate, scenario("disk.write", note("disk", denied)))
+	f.o.Range = log
+	f.o.Gate = f.o.Scenarios[slices.IndexFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == gate.ID })]
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s == f.o.Gate })
+	return f, &first
+}
+
+func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
+	unknown := func(context.Context, *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+	}
+	for name, c := range map[string]struct {
+		enforced, connect probe.Action
+		want              verdict.Verdict
+	}{
+		"enforced":                             {denied, denied, verdict.Held},
+		"not enforced":                         {worked, denied, verdict.Inconclusive},
+		"nobody knows":                         {unknown, denied, verdict.Inconclusive},
+		"not enforced, and a breach stays one": {worked, worked, verdict.Breached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, first := gated(t, c.enforced, c.connect)
+			got := map[string]Outcome{}
+			for _, o := range f.run(t).Outcomes {
+				got[o.Scenario.ID] = o
+			}
+			require.Len(t, got, 3, "the gate is in the report, although nobody selected it")
+			assert.Equal(t, "gate", first.Load())
+			assert.Equal(t, c.want, got["net.connect"].Result.Verdict(), said(got["net.connect"]))
+			assert.Equal(t, verdict.Held, got["disk.write"].Result.Verdict(), "it has nothing to do with the network")
+			if c.want == verdict.Inconclusive {
+				assert.Contains(t, got["net.connect"].Result.Detail(), "policy.enforced")
+				assert.Len(t, got["net.connect"].Rounds, 1, "trying again would not help")
+			}
+		})
+	}
+}
+
+func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
+	f, _ := gated(t, worked, denied)
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == "net.connect" })
+	o := only(t, f.run(t))
+	assert.Equal(t, "disk.write", o.Scenario.ID)
+}
+
+func TestAMissingFeatureDoesNotEndTheAttack(t *testing.T) {
+	var n atomic.Int32
+	s := scenario("net.connect", func(ctx context.Context, e *probe.Env) []verdict.Step {
+		if n.Add(1) == 1 {
+			return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+		}
+		return denied(ctx, e)
+	})
+	s.Needs = []suite.Feature{suite.GVisor}
+	f := setup(t, s)
+	f.o.Declared = []suite.Feature{suite.GVisor}
+	o := only(t, f.run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
+	assert.Len(t, o.Rounds, 2, "the first round said nothing")
+	assert.Equal(t, verdict.Held, o.Attacked().Verdict(), "the attack met a denial, and that is what it says")
+}
+
 func TestDeathCountsOnlyAfterTheBeginAndByAFactFromOutside(t *testing.T) {
 	dies := faketarget.Lie // a program that ends without a completion frame
 	begun := func(plan probe.Plan, out writer) {
@@ -201,9 +324,13 @@ func TestDeathCountsOnlyAfterTheBeginAndByAFactFromOutside(t *testing.T) {
 			begun(p, out)
 			return 0, errors.New("lost")
 		}), 137, verdict.Held},
-		"the process was killed after the begin": {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 137, nil }), -1, verdict.Held},
-		"the container ended before the begin":   {dies(func(probe.Plan, writer) (int, error) { return 0, errors.New("lost") }), 137, verdict.Inconclusive},
-		"nothing outside tells of an end":        {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 0, nil }), -1, verdict.Inconclusive},
+		"the process ended as if it was killed": {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 137, nil }), -1, verdict.Inconclusive},
+		"the container ended by itself": {dies(func(p probe.Plan, out writer) (int, error) {
+			begun(p, out)
+			return 0, errors.New("lost")
+		}), 0, verdict.Inconclusive},
+		"the container ended before the begin": {dies(func(probe.Plan, writer) (int, error) { return 0, errors.New("lost") }), 137, verdict.Inconclusive},
+		"nothing outside tells of an end":      {dies(func(p probe.Plan, out writer) (int, error) { begun(p, out); return 0, nil }), -1, verdict.Inconclusive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scenario("resources.eat-memory", denied)
@@ -228,6 +355,22 @@ func TestASandboxCannotCallItsOwnBreachDisclosed(t *testing.T) {
 	o := only(t, setup(t, s).run(t))
 	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
 	s.Kind = suite.Limit
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+}
+
+func TestASandboxCannotPutWorkInTheAttacksPlace(t *testing.T) {
+	works := func(_ context.Context, env *probe.Env) []verdict.Step {
+		return []verdict.Step{{Name: "try", OK: true, Expect: verdict.MustWork}}
+	}
+	s := scenario("net.connect", works)
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Breached, o.Result.Verdict(), "a success is one, whatever it is called: %s", said(o))
+
+	s.Kind, s.Attack = suite.Function, denied
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.NoSteps, o.Result.Reason(), "a function is not shown by a denial: %s", said(o))
+	s.Attack = works
 	o = only(t, setup(t, s).run(t))
 	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
 }

@@ -66,7 +66,8 @@ const (
 const (
 	// RangeLog: the range saw the control's nonce and not the attack's.
 	RangeLog = "range-log"
-	// Flows: Hubble has a drop with a policy reason for the attack's flow.
+	// Flows: Hubble has a drop with a policy reason for each of the attack's
+	// destinations, and no packet that was let through.
 	Flows = "flows"
 	// APIServer: the API server's own state (Pod status, RuntimeClass).
 	APIServer = "api-server"
@@ -74,11 +75,13 @@ const (
 	Cgroup = "cgroup"
 )
 
-// Flow is the network flow that an attack causes, for the Flows witness. To
-// is resolved by the runner from the site when it names a field.
+// Flow is the network flow that an attack causes, for the Flows witness.
 type Flow struct {
-	// To returns the destinations, "ip:port" or "ip", of which at least one
-	// must be seen dropped.
+	// To returns every destination of the attack: "ip:port" for TCP,
+	// "ip:port/udp", "ip/icmp" for echo requests, "*:port/udp" for that port of
+	// any address, or "ip" for all that is sent there. A policy must be seen to
+	// drop a packet to each of them, and a packet to any of them that was let
+	// through is a breach. Addresses behind a Service are added by the runner.
 	To func(probe.Site) []string
 	// From is the role whose Pod address the flow comes from, default From
 	// of the scenario.
@@ -249,6 +252,12 @@ type Scenario struct {
 	AskControl APIAction
 	Params     map[string]string
 
+	// Judge is asked by the runner, outside of the sandbox, for what the steps
+	// of an attempt of the attack amount to, where more is known than the
+	// attacker's word: what work must have printed, for the nonce that it was
+	// given. Nil leaves the steps as they are. It is a pure function of what is
+	// hostile: no step has to be there, or to be what the attack would send.
+	Judge     func(nonce string, steps []verdict.Step) []verdict.Step
 	Accept    []verdict.Class
 	Witnesses []Witness
 	// Attempts is how often the attack is made in each round; 0 means 1, and

@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -76,6 +77,10 @@ type Statement struct {
 type Evidence struct {
 	// Attempts of the attack, in order. Every one must be complete.
 	Attempts []Attempt
+	// Core is what at least one step of every attempt must have been: without a
+	// denial there is no guarantee, without an exposure no limit, and without
+	// work no function. Empty is MustFail.
+	Core Expect
 	// MinAttempts is how many are demanded (2 for the network); 0 means 1.
 	MinAttempts int
 	// Accept are the classes that the scenario expects of a denial.
@@ -101,7 +106,7 @@ func Decide(e Evidence) Result {
 		return Unsure(TooFewAttempts, "%d of %d attempts were made", len(e.Attempts), want)
 	}
 	for _, a := range e.Attempts {
-		if r, ok := denied(a, e.Accept); !ok {
+		if r, ok := denied(a, e); !ok {
 			return r
 		}
 	}
@@ -135,7 +140,7 @@ func breach(e Evidence) (Result, bool) {
 	return Result{}, false
 }
 
-func denied(a Attempt, accept []Class) (Result, bool) {
+func denied(a Attempt, e Evidence) (Result, bool) {
 	if !a.Complete {
 		return Unsure(NoFrame, "attempt %s: %s", short(a.Nonce), a.Error), false
 	}
@@ -156,12 +161,16 @@ func denied(a Attempt, accept []Class) (Result, bool) {
 			if !s.Class.IsEvidence() {
 				return Unsure(NoEvidenceClass, "%s: %s: %s", s.Name, s.Class, s.Detail), false
 			}
-			if !slices.Contains(accept, s.Class) {
+			if !slices.Contains(e.Accept, s.Class) {
 				return Unsure(UnexpectedClass, "%s was denied as %s, which this scenario does not expect: %s", s.Name, s.Class, s.Detail), false
 			}
 		default:
 			return Unsure(NoEvidenceClass, "%s has the unknown expectation %q", s.Name, s.Expect), false
 		}
+	}
+	core := cmp.Or(e.Core, MustFail)
+	if !slices.ContainsFunc(a.Steps, func(s Step) bool { return cmp.Or(s.Expect, MustFail) == core }) {
+		return Unsure(NoSteps, "attempt %s reported no %s step", short(a.Nonce), core), false
 	}
 	return Result{}, true
 }

@@ -70,6 +70,14 @@ func TestNothingMissingMayBeCalledHeld(t *testing.T) {
 		"one of two that disagrees": {func(e *Evidence) {
 			e.Statements = append(e.Statements, Statement{Witness: "range-log", Live: true})
 		}, WitnessDisagrees},
+		"nothing but work that worked": {func(e *Evidence) {
+			e.Attempts[1].Steps[0] = Step{Name: "connect", Expect: MustWork, OK: true}
+		}, NoSteps},
+		"nothing but exposures": {func(e *Evidence) {
+			e.Attempts[1].Steps[0] = Step{Name: "connect", Expect: Disclosed, OK: true}
+		}, NoSteps},
+		"a limit of which nothing was shown": {func(e *Evidence) { e.Core = Disclosed }, NoSteps},
+		"a function that did no work":        {func(e *Evidence) { e.Core = MustWork }, NoSteps},
 		"honest work never tried": {func(e *Evidence) {
 			e.Attempts[0].Steps[0] = Step{Name: "work", Expect: MustWork, Class: ToolMissing}
 		}, NoEvidenceClass},

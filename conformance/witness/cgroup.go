@@ -22,12 +22,13 @@ const maxSamples = 8192
 type Numbers struct {
 	mu      sync.Mutex
 	samples []stamped
+	read    int // of them, those with numbers
 	problem string
 }
 
 type stamped struct {
 	at     time.Time
-	values map[string]float64
+	values map[string]float64 // nil where there was nothing to read any more
 }
 
 // Read takes in the output of `probe cgroup` until it ends. It comes from a
@@ -53,22 +54,23 @@ func (n *Numbers) Read(r io.Reader, now func() time.Time) error {
 func (n *Numbers) add(s probe.Sample, at time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if s.Error != "" || len(s.Values) == 0 {
-		n.problem = s.Error
-		return nil
-	}
 	if len(n.samples) >= maxSamples {
 		return fmt.Errorf("reading cgroup samples: more than %d", maxSamples)
+	}
+	if s.Error != "" || len(s.Values) == 0 {
+		n.problem, s.Values = s.Error, nil
+	} else {
+		n.read++
 	}
 	n.samples = append(n.samples, stamped{at, s.Values})
 	return nil
 }
 
-// Len is how many samples arrived.
+// Len is how many samples with numbers arrived.
 func (n *Numbers) Len() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.samples)
+	return n.read
 }
 
 // Problem is the last error that the reader on the node reported.
@@ -80,22 +82,28 @@ func (n *Numbers) Problem() string {
 
 // Around returns the samples that enclose begin and end: the last one not
 // after begin, and the first one not before end, with the time between the
-// two. Without samples on both sides it reports false.
+// two. Where the cgroup had gone by then, with the Pod, it is the last one that
+// there was. Without a reading on both sides, of which the later may be that
+// nothing is left, it reports false: a reader that ended during the attempt
+// did not see what came of it.
 func (n *Numbers) Around(begin, end time.Time) (before, after map[string]float64, elapsed time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var b, a *stamped
+	enclosed := false
 	for i := range n.samples {
 		s := &n.samples[i]
-		if !s.at.After(begin) || b == nil {
+		if s.values != nil && !s.at.After(begin) {
 			b = s
 		}
-		a = s
-		if !s.at.Before(end) {
+		if s.values != nil {
+			a = s
+		}
+		if enclosed = !s.at.Before(end); enclosed {
 			break
 		}
 	}
-	if b == nil || a == nil || b == a {
+	if !enclosed || b == nil || a == b {
 		return nil, nil, 0, false
 	}
 	return b.values, a.values, a.at.Sub(b.at), true

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -31,11 +31,27 @@ type Flow struct {
 	Dropped bool
 	// Forwarded also covers flows that a proxy took over.
 	Forwarded bool
-	Reason    string // drop_reason_desc, "POLICY_DENIED"
-	Source    netip.Addr
-	Dest      netip.Addr
-	Port      uint16 // destination port, 0 for ICMP
+	// Point is where a forwarded packet was seen, "TO_STACK"; empty for drops.
+	Point string
+	// Reply is true for packets of a connection that the other side began.
+	Reply  bool
+	Reason string // drop_reason_desc, "POLICY_DENIED"
+	Source netip.Addr
+	Dest   netip.Addr
+	Proto  string // "tcp", "udp", "icmp" (of both versions), or as Hubble says
+	Port   uint16 // destination port, 0 for ICMP
+	Echo   bool   // an ICMP echo request
 }
+
+// afterPolicy are the places at which a packet of a Pod is seen only once its
+// egress policy let it pass. FROM_ENDPOINT is not one of them: there every
+// packet is seen, also one that is dropped next.
+var afterPolicy = map[string]bool{
+	"TO_STACK": true, "TO_NETWORK": true, "TO_OVERLAY": true, "TO_HOST": true, "TO_CRYPTO": true, toEndpoint: true,
+}
+
+// toEndpoint is the delivery to a Pod, after that Pod's ingress policy.
+const toEndpoint = "TO_ENDPOINT"
 
 // policyReasons are the drop reasons that mean "a policy said no". All others
 // (no route, no tunnel, invalid packet) are accidents, and no evidence.
@@ -51,6 +67,8 @@ type wire struct {
 		Time           string `json:"time"`
 		Verdict        string `json:"verdict"`
 		DropReasonDesc string `json:"drop_reason_desc"`
+		Point          string `json:"trace_observation_point"`
+		Reply          bool   `json:"is_reply"`
 		IP             struct {
 			Source      string `json:"source"`
 			Destination string `json:"destination"`
@@ -94,6 +112,8 @@ func parseFlow(line []byte) (Flow, bool) {
 		Dropped:   w.Flow.Verdict == "DROPPED",
 		Forwarded: w.Flow.Verdict == "FORWARDED" || w.Flow.Verdict == "REDIRECTED",
 		Reason:    w.Flow.DropReasonDesc,
+		Point:     w.Flow.Point,
+		Reply:     w.Flow.Reply,
 	}
 	var err error
 	if f.Time, err = time.Parse(time.RFC3339Nano, w.Flow.Time); err != nil {
@@ -107,35 +127,61 @@ func parseFlow(line []byte) (Flow, bool) {
 		return Flow{}, false
 	}
 	f.Source, f.Dest = src.Unmap(), dst.Unmap()
-	for _, raw := range w.Flow.L4 {
+	for name, raw := range w.Flow.L4 { // there is one
 		var l4 struct {
 			Port uint16 `json:"destination_port"`
+			Type uint32 `json:"type"`
 		}
-		if json.Unmarshal(raw, &l4) == nil && l4.Port != 0 {
-			f.Port = l4.Port
+		if json.Unmarshal(raw, &l4) != nil {
+			return Flow{}, false
+		}
+		f.Proto, f.Port = strings.ToLower(name), l4.Port
+		switch name {
+		case "ICMPv4":
+			f.Proto, f.Echo = icmp, l4.Type == 8
+		case "ICMPv6":
+			f.Proto, f.Echo = icmp, l4.Type == 128
 		}
 	}
 	return f, true
 }
+
+// The protocols that a destination may name.
+const (
+	tcp  = "tcp"
+	udp  = "udp"
+	icmp = "icmp"
+)
 
 // FlowQuery is what a scenario asks of the flows of a round.
 type FlowQuery struct {
 	// From are the addresses of the attacker's Pod, Control those of an
 	// unrestricted one that was busy in the same window.
 	From, Control []string
-	// To are "ip:port" or "ip"; at least one must be seen dropped. Addresses
-	// behind a Service must be given too: the policy is asked after the
-	// translation.
-	To           []string
+	// To are the destinations of the attack. Each is spelled as the attack
+	// addresses it, and then by the addresses behind it if it is a Service: the
+	// policy is asked after the translation, and the packet goes to one of them.
+	// A spelling is "ip:port" (TCP), "ip:port/udp", "ip/icmp", "*:port/udp" for
+	// that port of any address, or "ip" for all that is sent there.
+	To [][]string
+	// Guarded are the addresses of Pods with a policy of their own on what comes
+	// in. A packet for one of them has got through only where it was delivered.
+	Guarded      []string
 	Begin, Until time.Time
 }
 
 // JudgeFlows states what the flows say. The witness lives when forwarded flows
 // of the control Pod were seen in the window: the export works. It agrees when
-// a policy dropped a packet from the attacker to one of the destinations.
+// a policy dropped a packet from the attacker to every one of the destinations,
+// for a probe that sends nothing, or to one place and not to the others, was
+// denied nothing there. A packet that a policy let pass is a breach, whatever
+// was dropped beside it and whatever is in it.
+//
+// Hubble may lose events. A drop that was lost makes the statement no
+// agreement, which is Inconclusive, and tried again; it never makes a breach.
 func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 	s := verdict.Statement{Witness: FlowsName}
-	from, control := parsed(q.From), parsed(q.Control)
+	from, control, guarded := parsed(q.From), parsed(q.Control), parsed(q.Guarded)
 	if len(from) == 0 {
 		s.Detail = fmt.Sprintf("the attacker's address is not known: %q", q.From)
 		return s
@@ -144,7 +190,12 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		s.Detail = fmt.Sprintf("the control's address is not known: %q", q.Control)
 		return s
 	}
-	other := ""
+	to, err := places(q.To)
+	if err != nil {
+		s.Detail = err.Error()
+		return s
+	}
+	denied, other := make([]bool, len(to)), ""
 	for _, f := range flows {
 		if f.Time.Before(q.Begin) || f.Time.After(q.Until) {
 			continue
@@ -152,23 +203,42 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		if f.Forwarded && (slices.Contains(control, f.Source) || slices.Contains(control, f.Dest)) {
 			s.Live = true
 		}
-		if !f.Dropped || !slices.Contains(from, f.Source) || !matches(f, q.To) {
+		if !slices.Contains(from, f.Source) {
 			continue
 		}
-		if policyReasons[f.Reason] {
-			s.Agrees = true
-			s.Detail = fmt.Sprintf("%s dropped %s to %s:%d", f.Reason, f.Source, f.Dest, f.Port)
-		} else {
-			other = f.Reason
+		through := f.Forwarded && !f.Reply && afterPolicy[f.Point] &&
+			(f.Point == toEndpoint || !slices.Contains(guarded, f.Dest))
+		for i, spellings := range to {
+			if !slices.ContainsFunc(spellings, func(p place) bool { return p.is(f) }) {
+				continue
+			}
+			switch {
+			case through && !s.Breach:
+				s.Breach = true
+				s.Detail = fmt.Sprintf("%s passed from %s to %s (%s)", f.Proto, f.Source, netip.AddrPortFrom(f.Dest, f.Port), f.Point)
+			case !f.Dropped:
+			case policyReasons[f.Reason]:
+				// Other kinds of ICMP may be forbidden where the echo is not.
+				denied[i] = denied[i] || f.Proto != icmp || f.Echo
+			default:
+				other = f.Reason
+			}
 		}
 	}
+	if s.Breach {
+		return s
+	}
+	i := slices.Index(denied, false)
+	s.Agrees = i < 0
 	switch {
 	case !s.Live:
 		s.Detail = "no forwarded flow of the control Pod in the window"
-	case !s.Agrees && other != "":
+	case s.Agrees:
+		s.Detail = fmt.Sprintf("a policy dropped what %s sent, to each of %d destinations", q.From[0], len(to))
+	case other != "":
 		s.Detail = fmt.Sprintf("dropped, but for %s, which is no policy", other)
-	case !s.Agrees:
-		s.Detail = fmt.Sprintf("no policy drop from %s to any of %d destinations", q.From, len(q.To))
+	default:
+		s.Detail = fmt.Sprintf("no policy drop from %s to %s, one of %d destinations", q.From, q.To[i][0], len(to))
 	}
 	return s
 }
@@ -184,19 +254,62 @@ func parsed(all []string) []netip.Addr {
 	return out
 }
 
-func matches(f Flow, to []string) bool {
-	for _, t := range to {
-		if host, port, err := net.SplitHostPort(t); err == nil {
-			a, err := netip.ParseAddr(host)
-			n, perr := strconv.ParseUint(port, 10, 16)
-			if err == nil && perr == nil && a.Unmap() == f.Dest && uint16(n) == f.Port {
-				return true
-			}
-			continue
-		}
-		if a, err := netip.ParseAddr(t); err == nil && a.Unmap() == f.Dest {
-			return true
-		}
+// place is one spelling of a destination.
+type place struct {
+	addr  netip.Addr // not valid for any address
+	port  uint16     // 0 for any
+	proto string     // empty for any
+}
+
+// places reads the destinations. One that cannot be read would be one that
+// nobody looks for, so it is an error, and so is none at all.
+func places(all [][]string) ([][]place, error) {
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the scenario names no destination to look for")
 	}
-	return false
+	out := make([][]place, 0, len(all))
+	for _, spellings := range all {
+		var one []place
+		for _, s := range spellings {
+			p, err := parsePlace(s)
+			if err != nil {
+				return nil, err
+			}
+			one = append(one, p)
+		}
+		if len(one) == 0 {
+			return nil, fmt.Errorf("reading a destination: it has no address")
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+func parsePlace(s string) (place, error) {
+	host, proto, named := strings.Cut(s, "/")
+	if named && proto != tcp && proto != udp && proto != icmp {
+		return place{}, fmt.Errorf("reading the destination %q: %q is none of tcp, udp and icmp", s, proto)
+	}
+	if a, err := netip.ParseAddr(host); err == nil && (!named || proto == icmp) {
+		return place{addr: a.Unmap(), proto: proto}, nil
+	}
+	if !named {
+		proto = tcp
+	}
+	if port, wild := strings.CutPrefix(host, "*:"); wild && proto != icmp {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return place{}, fmt.Errorf("reading the destination %q: %q is no port", s, port)
+		}
+		return place{port: uint16(n), proto: proto}, nil
+	}
+	ap, err := netip.ParseAddrPort(host)
+	if err != nil || ap.Port() == 0 || proto == icmp {
+		return place{}, fmt.Errorf("reading the destination %q: it is no address with a port", s)
+	}
+	return place{addr: ap.Addr().Unmap(), port: ap.Port(), proto: proto}, nil
+}
+
+func (p place) is(f Flow) bool {
+	return (!p.addr.IsValid() || p.addr == f.Dest) && (p.port == 0 || p.port == f.Port) && (p.proto == "" || p.proto == f.Proto)
 }

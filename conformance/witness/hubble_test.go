@@ -25,9 +25,23 @@ func flows(t *testing.T, lines ...string) []Flow {
 	return out
 }
 
+// packet is a line about a packet of the attacker's, a drop by policy if it was
+// seen nowhere else.
+func packet(dest, l4, point string) string {
+	what := `"verdict":"DROPPED","drop_reason_desc":"POLICY_DENIED"`
+	if point != "" {
+		what = `"verdict":"FORWARDED","is_reply":false,"trace_observation_point":"` + point + `"`
+	}
+	return `{"flow":{"time":"2026-11-29T16:30:00.6Z",` + what + `,"IP":{"source":"10.244.1.9","destination":"` + dest + `"},"l4":{` + l4 + `}}}`
+}
+
 func query(to ...string) FlowQuery {
 	at := time.Date(2026, 11, 29, 16, 30, 0, 0, time.UTC)
-	return FlowQuery{From: []string{"10.244.1.9"}, Control: []string{"10.244.1.2"}, To: to, Begin: at, Until: at.Add(time.Second)}
+	var each [][]string
+	for _, t := range to {
+		each = append(each, []string{t})
+	}
+	return FlowQuery{From: []string{"10.244.1.9"}, Control: []string{"10.244.1.2"}, To: each, Begin: at, Until: at.Add(time.Second)}
 }
 
 func TestAPolicyDropToTheDestinationAgrees(t *testing.T) {
@@ -40,7 +54,11 @@ func TestAPolicyDropToTheDestinationAgrees(t *testing.T) {
 		"an address without port":  {[]string{dropLine, passLine}, query("203.0.113.7"), true, true},
 		"another port":             {[]string{dropLine, passLine}, query("203.0.113.7:443"), true, false},
 		"another destination":      {[]string{dropLine, passLine}, query("203.0.113.8"), true, false},
-		"one of several":           {[]string{dropLine, passLine}, query("1.1.1.1", "203.0.113.7"), true, true},
+		"one of several":           {[]string{dropLine, passLine}, query("1.1.1.1", "203.0.113.7"), true, false},
+		"another protocol":         {[]string{dropLine, passLine}, query("203.0.113.7:8080/udp"), true, false},
+		"the port of any address":  {[]string{dropLine, passLine}, query("*:8080/tcp"), true, true},
+		"a place that is none":     {[]string{dropLine, passLine}, query("203.0.113.7:8080", "203.0.113.7:x"), false, false},
+		"no place at all":          {[]string{dropLine, passLine}, query(), false, false},
 		"no control":               {[]string{dropLine}, query("203.0.113.7"), false, true},
 		"no drop":                  {[]string{passLine}, query("203.0.113.7"), true, false},
 		"a drop that is no policy": {[]string{strings.ReplaceAll(dropLine, "POLICY_DENIED", "UNSUPPORTED_L3_PROTOCOL"), passLine}, query("203.0.113.7"), true, false},
@@ -55,6 +73,69 @@ func TestAPolicyDropToTheDestinationAgrees(t *testing.T) {
 			assert.False(t, s.Breach)
 		})
 	}
+}
+
+func TestEveryDestinationNeedsItsOwnDrop(t *testing.T) {
+	const (
+		syn  = `"TCP":{"destination_port":53}`
+		ask  = `"UDP":{"destination_port":53}`
+		echo = `"ICMPv4":{"type":8}`
+	)
+	q := query("8.8.8.8:53", "8.8.8.8:53/udp", "8.8.8.8/icmp", "[2001:db8::7]:53")
+	all := []string{passLine, packet("8.8.8.8", syn, ""), packet("8.8.8.8", ask, ""), packet("8.8.8.8", echo, ""), packet("2001:db8::7", syn, "")}
+	s := JudgeFlows(flows(t, all...), q)
+	assert.True(t, s.Live && s.Agrees, s.Detail)
+	for i := 1; i < len(all); i++ {
+		left := append(append([]string{}, all[:i]...), all[i+1:]...)
+		assert.False(t, JudgeFlows(flows(t, left...), q).Agrees, "without %s", all[i])
+	}
+	// An ICMP message that a hole for pings does not let through shows nothing of pings.
+	all[3] = packet("8.8.8.8", `"ICMPv4":{"type":13}`, "")
+	assert.False(t, JudgeFlows(flows(t, all...), q).Agrees)
+}
+
+func TestOneOfTheAddressesBehindAServiceIsEnough(t *testing.T) {
+	q := query()
+	q.To = [][]string{{"10.96.0.10:53/udp", "10.244.0.8:53/udp", "10.244.0.9:53/udp"}}
+	ask := `"UDP":{"destination_port":53}`
+	s := JudgeFlows(flows(t, passLine, packet("10.244.0.9", ask, "")), q)
+	assert.True(t, s.Agrees, s.Detail)
+	assert.True(t, JudgeFlows(flows(t, passLine, packet("10.244.0.9", ask, ""), packet("10.244.0.8", ask, "TO_STACK")), q).Breach)
+}
+
+func TestAPacketThatAPolicyLetPassIsABreach(t *testing.T) {
+	const tcp = `"TCP":{"destination_port":8080}`
+	for name, c := range map[string]struct {
+		line   string
+		breach bool
+	}{
+		"handed to the node's stack":      {packet("203.0.113.7", tcp, "TO_STACK"), true},
+		"sent to the network":             {packet("203.0.113.7", tcp, "TO_NETWORK"), true},
+		"handed to the node":              {packet("203.0.113.7", tcp, "TO_HOST"), true},
+		"delivered to a Pod":              {packet("203.0.113.7", tcp, "TO_ENDPOINT"), true},
+		"only received from the attacker": {packet("203.0.113.7", tcp, "FROM_ENDPOINT"), false},
+		"seen nowhere":                    {strings.Replace(packet("203.0.113.7", tcp, "TO_STACK"), "TO_STACK", "", 1), false},
+		"a reply":                         {strings.Replace(packet("203.0.113.7", tcp, "TO_STACK"), `"is_reply":false`, `"is_reply":true`, 1), false},
+		"to another port":                 {packet("203.0.113.7", `"TCP":{"destination_port":8081}`, "TO_STACK"), false},
+		"by another protocol":             {packet("203.0.113.7", `"UDP":{"destination_port":8080}`, "TO_STACK"), false},
+		"from somebody else":              {strings.Replace(packet("203.0.113.7", tcp, "TO_STACK"), "10.244.1.9", "10.244.1.8", 1), false},
+		"of an hour later":                {strings.Replace(packet("203.0.113.7", tcp, "TO_STACK"), "T16:", "T17:", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// No control was seen: a breach needs none.
+			s := JudgeFlows(flows(t, dropLine, c.line), query("203.0.113.7:8080"))
+			assert.Equal(t, c.breach, s.Breach, s.Detail)
+			assert.Equal(t, !c.breach, s.Agrees, "the drop beside it makes up for nothing")
+		})
+	}
+}
+
+func TestWhatIsStillToPassAPolicyHasNotGotThrough(t *testing.T) {
+	q := query("203.0.113.7")
+	q.Guarded = []string{"203.0.113.7"}
+	const tcp = `"TCP":{"destination_port":47321}`
+	assert.False(t, JudgeFlows(flows(t, packet("203.0.113.7", tcp, "TO_STACK")), q).Breach)
+	assert.True(t, JudgeFlows(flows(t, packet("203.0.113.7", tcp, "TO_ENDPOINT")), q).Breach)
 }
 
 func TestAnUnknownAddressIsNoWitness(t *testing.T) {

@@ -91,11 +91,21 @@ func TestCgroupSamplesAreThoseAroundTheAttempt(t *testing.T) {
 	require.NoError(t, n.Read(strings.NewReader(lines), clock))
 	assert.Equal(t, 4, n.Len())
 	// Samples at 1001, 1002, 1004 and 1005.
-	before, after, took, ok := n.Around(time.Unix(1002, 5e8), time.Unix(1003, 0))
+	before, after, took, ok := n.Around(time.Unix(1002, 5e8), time.Unix(1003, 5e8))
 	require.True(t, ok)
 	assert.InDelta(t, 1, before["x"], 0)
 	assert.InDelta(t, 2, after["x"], 0)
 	assert.Equal(t, 2*time.Second, took)
+
+	// Neither a reader that began too late nor one that ended too early saw it.
+	_, _, _, ok = n.Around(time.Unix(1000, 0), time.Unix(1003, 0))
+	assert.False(t, ok, "nothing was read before")
+	_, _, _, ok = n.Around(time.Unix(1002, 0), time.Unix(1006, 0))
+	assert.False(t, ok, "nothing was read after")
+	// That the cgroup has gone is a reading too.
+	_, after, _, ok = n.Around(time.Unix(1001, 0), time.Unix(1003, 0))
+	require.True(t, ok)
+	assert.InDelta(t, 1, after["x"], 0)
 
 	_, _, _, ok = (&Numbers{}).Around(at, at)
 	assert.False(t, ok)

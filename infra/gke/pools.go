@@ -49,7 +49,8 @@ func NewPools(ctx *pulumi.Context, name string, args PoolsArgs, opts ...pulumi.R
 	if err := ctx.RegisterComponentResource("stockade:gke:Pools", name, p, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the pools: %w", err)
 	}
-	if err := p.pool(ctx, name, "system", args, args.System, args.node("system", args.System.Machine)); err != nil {
+	system, err := p.pool(ctx, name, "system", args, args.System, args.node("system", args.System.Machine))
+	if err != nil {
 		return nil, err
 	}
 	node := args.node("sandbox", args.Sandbox.Machine)
@@ -59,7 +60,9 @@ func NewPools(ctx *pulumi.Context, name string, args PoolsArgs, opts ...pulumi.R
 		InsecureKubeletReadonlyPortEnabled: pulumi.String("FALSE"),
 		PodPidsLimit:                       pulumi.Int(args.PodPids),
 	}
-	if err := p.pool(ctx, name, "sandbox", args, args.Sandbox, node); err != nil {
+	// GKE takes gVisor on no pool that is the only one, and the first one of the
+	// cluster is gone by now.
+	if _, err := p.pool(ctx, name, "sandbox", args, args.Sandbox, node, system); err != nil {
 		return nil, err
 	}
 	return p, ctx.RegisterResourceOutputs(p, pulumi.Map{})
@@ -90,8 +93,8 @@ func (args PoolsArgs) node(role, machine string) *container.NodePoolNodeConfigAr
 	}
 }
 
-func (p *Pools) pool(ctx *pulumi.Context, name, role string, args PoolsArgs, size PoolArgs, node *container.NodePoolNodeConfigArgs) error {
-	_, err := container.NewNodePool(ctx, name+"-"+role, &container.NodePoolArgs{
+func (p *Pools) pool(ctx *pulumi.Context, name, role string, args PoolsArgs, size PoolArgs, node *container.NodePoolNodeConfigArgs, after ...pulumi.Resource) (*container.NodePool, error) {
+	pool, err := container.NewNodePool(ctx, name+"-"+role, &container.NodePoolArgs{
 		Name:     pulumi.String(role),
 		Project:  pulumi.String(args.Project),
 		Location: pulumi.String(args.Location),
@@ -105,14 +108,14 @@ func (p *Pools) pool(ctx *pulumi.Context, name, role string, args PoolsArgs, siz
 		UpgradeSettings: container.NodePoolUpgradeSettingsArgs{MaxSurge: pulumi.Int(1), MaxUnavailable: pulumi.Int(0)},
 		NetworkConfig:   container.NodePoolNetworkConfigArgs{EnablePrivateNodes: pulumi.Bool(true)},
 		NodeConfig:      *node,
-	}, pulumi.Parent(p),
+	}, pulumi.Parent(p), pulumi.DependsOn(after),
 		// A pool's name is its own, so a new one can only come after the old one.
 		pulumi.DeleteBeforeReplace(true),
 		// The channel chooses the version and the autoscaler the count.
 		pulumi.IgnoreChanges([]string{"initialNodeCount", "nodeCount", "version"}),
 		pulumi.Timeouts(&pulumi.CustomTimeouts{Create: "60m", Update: "90m", Delete: "60m"}))
 	if err != nil {
-		return fmt.Errorf("declaring the %s pool: %w", role, err)
+		return nil, fmt.Errorf("declaring the %s pool: %w", role, err)
 	}
-	return nil
+	return pool, nil
 }

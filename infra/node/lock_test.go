@@ -43,7 +43,7 @@ func TestSecondBuildWaitsForTheFirstAndSaysSo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var said bytes.Buffer
-	_, err = acquire(ctx, path, progress.New(&said))
+	_, err = acquire(ctx, path, progress.New(&said, func(s string) string { return s }))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	pid := strconv.Itoa(os.Getpid())
 	assert.ErrorContains(t, err, "process "+pid)

@@ -19,11 +19,16 @@ import (
 type Reporter struct {
 	mu    sync.Mutex
 	w     io.Writer
+	clean func(string) string
 	start time.Time
 }
 
-// New returns a Reporter that writes to w.
-func New(w io.Writer) *Reporter { return &Reporter{w: w, start: time.Now()} }
+// New returns a Reporter that writes to w. Everything that it is told passes
+// through clean first: a step's note and its error may quote what a sandbox
+// sent, and a terminal obeys what it is sent.
+func New(w io.Writer, clean func(string) string) *Reporter {
+	return &Reporter{w: w, clean: clean, start: time.Now()}
+}
 
 // Step announces name and returns the function that closes it. The note is
 // free text ("cached", "12.3 MB"); err is printed when it is not nil.
@@ -55,5 +60,5 @@ func (r *Reporter) line(mark, name, rest string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	elapsed := time.Since(r.start).Seconds()
-	_, _ = fmt.Fprintf(r.w, "%6.1fs %s %s%s\n", elapsed, mark, name, rest)
+	_, _ = fmt.Fprintf(r.w, "%6.1fs %s %s\n", elapsed, mark, r.clean(name+rest))
 }

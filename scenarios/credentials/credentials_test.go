@@ -142,6 +142,23 @@ func TestTheAliasesAreSplitByFamily(t *testing.T) {
 	assert.Equal(t, []string{"[fd20:ce::254]:80"}, v6(probe.Site{MetadataAlso: also}))
 }
 
+func TestEveryDoorOfTheMetadataServerIsWatched(t *testing.T) {
+	site := probe.Site{Metadata: "169.254.169.254:80", MetadataAlso: []string{"169.254.169.252:988", "[fd20:ce::254]:80"}, NodeIP: "172.30.0.2"}
+	for id, want := range map[string][]string{
+		"credentials.metadata-token":   {"169.254.169.254:80"},
+		"credentials.metadata-ipv6":    {"[fd20:ce::254]:80"},
+		"credentials.metadata-aliases": {"169.254.169.252:988", "169.254.169.254:80", "172.30.0.2:988", "172.30.0.2:987"},
+	} {
+		for _, s := range Scenarios() {
+			if s.ID != id {
+				continue
+			}
+			require.Len(t, s.Witnesses, 2, id)
+			assert.Equal(t, want, s.Witnesses[1].Flow.To(site), id)
+		}
+	}
+}
+
 func TestASiteWithoutAMetadataServerGivesNoEvidence(t *testing.T) {
 	for _, s := range metadataToken().Attack(t.Context(), &probe.Env{}) {
 		assert.False(t, s.OK)

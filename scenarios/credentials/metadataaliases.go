@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -34,7 +35,7 @@ func metadataAliases() suite.Scenario {
 		Refs:       []string{"https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity", "https://www.rfc-editor.org/rfc/rfc4291#section-2.5.5.2"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
 			acts := doors(ctx, env)
-			for _, port := range []string{"988", "987"} {
+			for _, port := range proxyPorts {
 				acts = append(acts, door(ctx, env, net.JoinHostPort(env.Site.NodeIP, port)), loopback(ctx, env, port))
 			}
 			return probe.Together(acts...)
@@ -50,12 +51,28 @@ func metadataAliases() suite.Scenario {
 			Why: "a Pod without a policy is answered at every alias, resolves the name, and reaches its node",
 		},
 		Accept: []verdict.Class{verdict.Dropped, verdict.Absent, verdict.NoName},
+		// The resolvers are not among the places: asking for the name is no breach,
+		// and what it resolves to is the server's own address.
 		Witnesses: metadataWitnesses(func(s probe.Site) []string {
-			return append(v4(s.MetadataAlso), s.Metadata)
+			return slices.Concat(v4(s.MetadataAlso), []string{s.Metadata}, nodeDoors(s))
 		}),
 		Attempts: 2,
 		Mutants:  []string{"network-unmanaged", "egress-open", "egress-metadata-hole", "egress-metadata-dnat-hole"},
 	}
+}
+
+// proxyPorts are where GKE's metadata proxy listens on the node.
+var proxyPorts = []string{"988", "987"}
+
+// nodeDoors are those ports of the sandbox's own node.
+func nodeDoors(s probe.Site) []string {
+	var out []string
+	for _, port := range proxyPorts {
+		if s.NodeIP != "" {
+			out = append(out, net.JoinHostPort(s.NodeIP, port))
+		}
+	}
+	return out
 }
 
 // host is the name by which Google's libraries look for the server.

@@ -15,11 +15,9 @@ import (
 // has no such door: there it does not apply, and must not make the other
 // aliases doubtful.
 //
-// Dropped is the policy's denial. Unreachable is accepted beside it: where the
-// control got through, a sandbox that was given no IPv6 route was denied by
-// that, and a route is nothing that code without CAP_NET_ADMIN can add. No flow
-// is demanded: flows are looked for by the Pod's primary address, which on most
-// dual-stack clusters is the IPv4 one.
+// Only Dropped is accepted. A sandbox whose own stack says that it has no route
+// sends nothing, so that no policy was tried and no witness can confirm it; a Pod
+// with an IPv6 address, which is what the feature means, has a route.
 func metadataIPv6() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.metadata-ipv6",
@@ -38,8 +36,8 @@ func metadataIPv6() suite.Scenario {
 			return probe.Together(acts...)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is handed a token over IPv6"},
-		Accept:    []verdict.Class{verdict.Dropped, verdict.Unreachable},
-		Witnesses: []suite.Witness{{Name: suite.RangeLog}},
+		Accept:    []verdict.Class{verdict.Dropped},
+		Witnesses: metadataWitnesses(v6),
 		Attempts:  2,
 		Mutants:   []string{"egress-ipv6-hole"},
 	}

@@ -73,4 +73,7 @@ func reachPrivate(ctx context.Context, env *probe.Env) []verdict.Step {
 	return probe.Together(acts...)
 }
 
-func privatePlaces(s probe.Site) []string { return slices.Concat(s.RFC1918, []string{s.Metadata}) }
+// privatePlaces are the places of [reachPrivate].
+func privatePlaces(s probe.Site) []string {
+	return slices.Concat(s.RFC1918, []string{s.Metadata, s.APIServer}, over("udp", s.ClusterDNS))
+}

@@ -39,11 +39,13 @@ func dnsForeignResolver() suite.Scenario {
 					return probe.ReachTLS(ctx, env, "ask over HTTPS", net.JoinHostPort(host, "443"), "dns.google")
 				})
 		},
-		Control:   suite.ControlSpec{Why: "a Pod without a policy is answered in all four ways"},
-		Accept:    dropped,
-		Witnesses: both(func(s probe.Site) []string { return []string{s.PublicDNS} }),
-		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole"},
+		Control: suite.ControlSpec{Why: "a Pod without a policy is answered in all four ways"},
+		Accept:  dropped,
+		Witnesses: both(func(s probe.Site) []string {
+			return append(over("udp", s.PublicDNS), ports(s.PublicDNS, "853", "443")...)
+		}),
+		Attempts: 2,
+		Mutants:  []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole"},
 	}
 }
 

@@ -45,10 +45,14 @@ func dnsTunnel() suite.Scenario {
 			}
 			return probe.Together(acts...)
 		},
-		Control:   suite.ControlSpec{Why: "a Pod without a policy gets its question to the zone's name server through the same resolvers"},
-		Accept:    dropped,
-		Witnesses: []suite.Witness{{Name: suite.RangeLog}},
-		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-dns-hole", "egress-udp-hole"},
+		Control: suite.ControlSpec{Why: "a Pod without a policy gets its question to the zone's name server through the same resolvers"},
+		Accept:  dropped,
+		// Which resolvers a sandbox has, only the sandbox can read. So that none of
+		// them can be left out, no question may get out to any address.
+		Witnesses: both(func(s probe.Site) []string {
+			return append(over("udp", s.ClusterDNS, "*:53"), s.ClusterDNS, "*:53")
+		}),
+		Attempts: 2,
+		Mutants:  []string{"network-unmanaged", "egress-open", "egress-dns-hole", "egress-udp-hole"},
 	}
 }

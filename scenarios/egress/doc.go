@@ -10,7 +10,9 @@
 // Because a policy's silence looks like that of a dead network, each attack is
 // made twice, beside a Pod without a policy that is answered in the same
 // window, and wherever it is possible two witnesses must confirm it: the range
-// that the nonce never arrived, and the flow log that the policy dropped it.
+// that the nonce never arrived, and the flow log that the policy dropped it. The
+// range can only look for nonces, and a sandbox may leave them out; so the flow
+// log is asked for every place of an attack, by address, port and protocol.
 //
 // A UDP send succeeds whatever becomes of the datagram; there an answer is the
 // aim, and the range tells whether one got out unanswered.
@@ -22,6 +24,8 @@
 package egress
 
 import (
+	"net"
+
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -45,7 +49,8 @@ func both(to func(probe.Site) []string) []suite.Witness {
 	return []suite.Witness{{Name: suite.RangeLog}, flows(to)}
 }
 
-// flows demands a policy drop of a flow to one of the places.
+// flows demands a policy drop of a flow to each of the places, and that none
+// was let through.
 func flows(to func(probe.Site) []string) suite.Witness {
 	return suite.Witness{Name: suite.Flows, Flow: &suite.Flow{To: func(s probe.Site) []string { return named(to(s)...) }}}
 }
@@ -57,6 +62,28 @@ func named(all ...string) []string {
 		if a != "" {
 			out = append(out, a)
 		}
+	}
+	return out
+}
+
+// over gives places a protocol, as [suite.Flow] spells it. Without one it is TCP.
+func over(proto string, all ...string) []string {
+	var out []string
+	for _, a := range named(all...) {
+		out = append(out, a+"/"+proto)
+	}
+	return out
+}
+
+// ports are the same address at other ports; none for a site without it.
+func ports(addr string, others ...string) []string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil
+	}
+	out := []string{addr}
+	for _, p := range others {
+		out = append(out, net.JoinHostPort(host, p))
 	}
 	return out
 }

@@ -4,7 +4,6 @@ package egress
 
 import (
 	"context"
-	"net"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -24,14 +23,10 @@ func kubelet() suite.Scenario {
 		Techniques: []string{"T1609", "T1046"},
 		Refs:       []string{"https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/", "https://kubernetes.io/docs/reference/networking/ports-and-protocols/"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			if env.Site.NodeIP == "" {
+			if env.Site.Kubelet == "" {
 				return []verdict.Step{probe.NoSite("connect", "address of the node")}
 			}
-			addrs := []string{env.Site.Kubelet}
-			for _, p := range nodePorts {
-				addrs = append(addrs, net.JoinHostPort(env.Site.NodeIP, p))
-			}
-			return connectAll(ctx, env, addrs)
+			return connectAll(ctx, env, ports(env.Site.Kubelet, nodePorts...))
 		},
 		Control: suite.ControlSpec{
 			// What else listens on a node differs from cluster to cluster.
@@ -41,7 +36,7 @@ func kubelet() suite.Scenario {
 			Why: "a Pod without a policy connects to the kubelet",
 		},
 		Accept:    dropped,
-		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return []string{s.Kubelet} })},
+		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return ports(s.Kubelet, nodePorts...) })},
 		Attempts:  2,
 		Mutants:   []string{"network-unmanaged", "egress-open", "egress-node-entity"},
 	}

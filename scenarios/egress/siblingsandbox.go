@@ -4,6 +4,8 @@ package egress
 
 import (
 	"context"
+	"net"
+	"strconv"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -27,11 +29,18 @@ func siblingSandbox() suite.Scenario {
 		Attack:     reachSibling,
 		Control:    suite.ControlSpec{At: suite.Router, Why: "the router, whom the sibling's policy lets in, reaches the listener"},
 		Accept:     dropped,
-		Witnesses:  []suite.Witness{flows(func(s probe.Site) []string { return []string{s.Sibling} })},
+		Witnesses:  []suite.Witness{flows(sibling)},
 		Attempts:   2,
 		Listener:   true,
 		Mutants:    []string{"network-unmanaged"},
 	}
+}
+
+func sibling(s probe.Site) []string {
+	if s.Sibling == "" || s.ListenPort == 0 {
+		return nil
+	}
+	return []string{net.JoinHostPort(s.Sibling, strconv.Itoa(s.ListenPort))}
 }
 
 func reachSibling(ctx context.Context, env *probe.Env) []verdict.Step {

@@ -4,7 +4,6 @@ package egress
 
 import (
 	"context"
-	"net"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -26,23 +25,19 @@ func tcpPublic() suite.Scenario {
 		Attack:     connectPorts,
 		Control:    suite.ControlSpec{Why: "a Pod without a policy is answered on every port"},
 		Accept:     dropped,
-		Witnesses:  both(func(s probe.Site) []string { return []string{s.PublicTCP} }),
+		Witnesses:  both(func(s probe.Site) []string { return ports(s.PublicTCP, opened...) }),
 		Attempts:   2,
 		Mutants:    []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-https-hole"},
 	}
 }
 
-// ports are web, mail, shell, and one that nobody uses.
-var ports = []string{"22", "25", "80", "443", "31337"}
+// opened are web, mail, shell, and one that nobody uses.
+var opened = []string{"22", "25", "80", "443", "31337"}
 
 func connectPorts(ctx context.Context, env *probe.Env) []verdict.Step {
-	host, _, err := net.SplitHostPort(env.Site.PublicTCP)
-	if err != nil {
+	addrs := ports(env.Site.PublicTCP, opened...)
+	if len(addrs) == 0 {
 		return []verdict.Step{probe.NoSite("connect", "public TCP address")}
-	}
-	addrs := []string{env.Site.PublicTCP}
-	for _, p := range ports {
-		addrs = append(addrs, net.JoinHostPort(host, p))
 	}
 	return connectAll(ctx, env, addrs)
 }

@@ -20,9 +20,9 @@ import (
 const claimedMemory = 512 * mib
 
 // memoryRunaway accepts Killed alone, because that is the claim: the container
-// is ended. The API server has to say so (exit 137), and the node's cgroup has
-// to show that no more than the limit was ever taken. What a killed sandbox
-// itself said is worth little.
+// is ended. The API server has to say that it was for its memory, and the node's
+// cgroup has to show that the limit was reached, and never passed. What a killed
+// sandbox itself said is worth little: it can end itself.
 func memoryRunaway() suite.Scenario {
 	return suite.Scenario{
 		ID:    "resources.memory-runaway",
@@ -59,17 +59,10 @@ func attackMemory(ctx context.Context, env *probe.Env) []verdict.Step {
 	limit := memoryLimit(env.Site)
 	hold := &hoard{}
 	defer hold.release()
-	// Reported at once: there may be no later.
-	half := hold.grow(ctx, limit/2)
-	half.Name, half.Expect = "allocate half of the limit", verdict.MustWork
-	env.Report(half)
-	if !half.OK {
-		return nil
-	}
 	// A quarter above the limit is more than any accounting is late.
 	over := hold.grow(ctx, limit+limit/4)
 	over.Name = "hold a quarter more than the limit"
-	env.Report(over)
+	env.Report(over) // at once: there may be no later
 	if !over.OK {
 		return nil
 	}
@@ -122,9 +115,15 @@ func (h *hoard) release() {
 	debug.FreeOSMemory() // what follows in this sandbox needs the room
 }
 
-// slack is how far the node's own numbers may lie above a limit: charges are
-// made in batches for each CPU.
-const slack = 1.1
+const (
+	// slack is how far the node's own numbers may lie above a limit: charges are
+	// made in batches for each CPU.
+	slack = 1.1
+	// reached is how much of a limit must have been taken to say that it was the
+	// limit that stopped the attack. What ends far below has died of something
+	// else, or by its own hand.
+	reached = 0.9
+)
 
 // readMemory judges the highest use that the node saw.
 func readMemory(r suite.Reading) verdict.Statement {
@@ -136,7 +135,7 @@ func readMemory(r suite.Reading) verdict.Statement {
 		return s
 	}
 	// The control alone takes a quarter of the limit; a peak below that was not
-	// this Pod's.
+	// this Pod's. The attack has to show by more than that.
 	s.Live = peak >= limit/4
 	s.Breach = peak > limit*slack
 	s.Detail = fmt.Sprintf("at most %.0f MiB of a limit of %.0f MiB were used", peak/mib, limit/mib)
@@ -145,19 +144,21 @@ func readMemory(r suite.Reading) verdict.Statement {
 		s.Breach = true
 		s.Detail += fmt.Sprintf(", with %.0f MiB set on the node", set/mib)
 	}
-	s.Agrees = !s.Breach
+	s.Agrees = !s.Breach && peak >= limit*reached
 	return s
 }
 
-// killedExit is 128+SIGKILL, what a container says that was killed.
-const killedExit = 137
+// oomKilled is the runtime's reason for a container that the kernel killed
+// because its cgroup was at the memory limit. The exit code is left out of it:
+// a process may end with any it likes.
+const oomKilled = "OOMKilled"
 
 // readKilled judges what became of the container.
 func readKilled(r suite.Reading) verdict.Statement {
 	p := r.Pod
 	s := verdict.Statement{Witness: suite.APIServer, Live: p.Phase != "",
 		Detail: fmt.Sprintf("phase %s, exit code %d, reason %q, %d restarts", p.Phase, p.ExitCode, p.ExitReason, p.Restarts)}
-	s.Agrees = p.ExitCode == killedExit || p.ExitReason == "OOMKilled"
+	s.Agrees = p.ExitReason == oomKilled
 	if p.EvictedFor != "" {
 		// Eviction comes when the node is short already: that is pressing on it.
 		s.Agrees = false

@@ -24,15 +24,17 @@ const maxPids = 4096
 // processBomb accepts EAGAIN and ENOMEM, the kernel's answers at a limit, and
 // the sandbox's death. Under gVisor (systrap) a process of the sandbox costs
 // about one and a half tasks of the node, and a sentry that gets no more of them
-// ends with all that is in it: the sandbox is killed by its own attack. What
-// counts is that the node's own count never passed the limit.
+// ends with all that is in it: the sandbox is killed by its own attack. None of
+// these tells by itself that it was the limit's doing, for the sandbox can end
+// itself, and say EAGAIN of anything. What counts is that the node has the limit
+// and counted up to it.
 func processBomb() suite.Scenario {
 	return suite.Scenario{
 		ID:    "resources.process-bomb",
 		Title: "Start more processes than the limit",
 		About: "Starts sleeping processes, up to a quarter more than the Pod's limit and never more than 4096. The node's cgroup " +
-			"has to have the declared limit and never more tasks than that. The control starts 16 in the same sandbox.",
-		Claims:     []string{"AS-08", "AS-09", "PG-07"},
+			"has to have the declared limit, and to have counted up to it. The control starts 16 in the same sandbox.",
+		Claims:     []string{"PG-07"},
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1499.001"},
 		Severity:   suite.High,
@@ -57,14 +59,15 @@ func pidsLimit(s probe.Site) int {
 
 func attackProcesses(ctx context.Context, env *probe.Env) []verdict.Step {
 	limit := pidsLimit(env.Site)
-	env.Report(verdict.Step{Name: "start one process", Expect: verdict.MustWork, OK: startMany(ctx, 1).got == 1, Class: verdict.Unknown})
 	return []verdict.Step{judgeBomb(startMany(ctx, limit+limit/4), limit)}
 }
 
+// some is how many processes the control starts.
+const some = 16
+
 func startSome(ctx context.Context, _ *probe.Env) []verdict.Step {
-	const want = 16
-	b := startMany(ctx, want)
-	step := verdict.Step{Name: "start 16 processes", OK: b.got == want, Detail: fmt.Sprintf("%d of them: %v", b.got, b.err)}
+	b := startMany(ctx, some)
+	step := verdict.Step{Name: fmt.Sprintf("start %d processes", some), OK: b.got == some, Detail: fmt.Sprintf("%d of them: %v", b.got, b.err)}
 	if !step.OK {
 		step.Class = verdict.Unknown
 	}
@@ -145,7 +148,7 @@ func readPids(r suite.Reading) verdict.Statement {
 		return s
 	}
 	peak := max(now, r.After["pids.peak"])
-	s.Live = peak > 0
+	s.Live = peak >= some // each is a task of the node at least
 	allowed := fmt.Sprintf("%.0f", most)
 	if most >= probe.Unlimited {
 		allowed = "any number"
@@ -157,6 +160,8 @@ func readPids(r suite.Reading) verdict.Statement {
 		s.Breach = true
 		return s
 	}
-	s.Agrees = most < probe.Unlimited && peak <= most
+	// The kernel never lets the count pass the limit. That it came up to it shows
+	// that the attack was made, and that it was the limit that ended it.
+	s.Agrees = most < probe.Unlimited && peak >= most*reached
 	return s
 }

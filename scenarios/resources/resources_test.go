@@ -36,9 +36,11 @@ func TestTheMemoryWitness(t *testing.T) {
 		live, agrees, breach bool
 	}{
 		"at the limit":        {512 * mib, true, true, false},
+		"the control's, only": {128 * mib, true, false, false},
+		"half, and an end":    {256 * mib, true, false, false},
 		"a batch above":       {530 * mib, true, true, false},
 		"far above":           {700 * mib, true, false, true},
-		"another Pod's, idle": {5 * mib, false, true, false},
+		"another Pod's, idle": {5 * mib, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readMemory(suite.Reading{After: map[string]float64{"memory.max_usage_in_bytes": tc.peak}})
@@ -62,7 +64,8 @@ func TestOnlyAKillAgrees(t *testing.T) {
 		pod    suite.PodFacts
 		agrees bool
 	}{
-		"killed":        {suite.PodFacts{Phase: "Running", ExitCode: 137, Restarts: 1}, true},
+		"killed":        {suite.PodFacts{Phase: "Running", ExitCode: 137, ExitReason: "OOMKilled", Restarts: 1}, true},
+		"by itself":     {suite.PodFacts{Phase: "Running", ExitCode: 137, ExitReason: "Error", Restarts: 1}, false},
 		"by the kernel": {suite.PodFacts{Phase: "Running", ExitCode: 128, ExitReason: "OOMKilled"}, true},
 		"still running": {suite.PodFacts{Phase: "Running", ExitCode: -1}, false},
 		"evicted":       {suite.PodFacts{Phase: "Failed", ExitCode: 137, EvictedFor: "The node was low on resource: memory."}, false},
@@ -166,6 +169,8 @@ func TestTheProcessWitness(t *testing.T) {
 		"a larger limit":         {4096, 200, 256, false, true},
 		"undeclared limit":       {256, 256, 0, true, false},
 		"undeclared, no limit":   {probe.Unlimited, 200, 0, false, false},
+		"never near the limit":   {256, 40, 256, false, false},
+		"just below, by samples": {256, 231, 256, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readPids(suite.Reading{Site: probe.Site{PidsLimit: int64(tc.declared)},
@@ -175,4 +180,26 @@ func TestTheProcessWitness(t *testing.T) {
 		})
 	}
 	assert.False(t, readPids(suite.Reading{}).Live)
+	assert.False(t, readPids(suite.Reading{After: map[string]float64{"pids.max": 256, "pids.current": 3}}).Live, "not even the control was seen")
+}
+
+// A sandbox that ends itself looks killed to everybody but the node's numbers.
+func TestASandboxThatEndsItselfHasNotReachedALimit(t *testing.T) {
+	numbers := map[string]float64{"pids.max": 256, "pids.current": 5, "pids.peak": 40,
+		"memory.max_usage_in_bytes": 130 * mib, "memory.limit_in_bytes": 512 * mib}
+	reading := suite.Reading{Site: probe.Site{PidsLimit: 256, MemoryLimit: 512 * mib}, Before: numbers, After: numbers,
+		Pod: suite.PodFacts{Phase: "Running", ExitCode: 137, ExitReason: "Error"}}
+	for _, s := range []suite.Scenario{processBomb(), memoryRunaway()} {
+		e := verdict.Evidence{Accept: s.Accept,
+			Attempts: []verdict.Attempt{{Nonce: "a", Complete: true, Steps: []verdict.Step{{Name: "outlive the attack", Class: verdict.Killed}}}},
+			Controls: []verdict.Attempt{{Nonce: "c", Complete: true, Steps: []verdict.Step{{Name: "some", OK: true}}}},
+		}
+		for _, w := range s.Witnesses {
+			st := w.Read(reading)
+			e.Require, e.Statements = append(e.Require, w.Name), append(e.Statements, st)
+		}
+		r := verdict.Decide(e)
+		assert.Equal(t, verdict.Inconclusive, r.Verdict(), "%s: %s", s.ID, r.Detail())
+		assert.Equal(t, verdict.WitnessDisagrees, r.Reason(), s.ID)
+	}
 }

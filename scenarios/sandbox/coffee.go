@@ -33,12 +33,14 @@ func coffeeTotals() suite.Scenario {
 		ID:    "sandbox.coffee-totals",
 		Title: "Add up a statement",
 		About: "Runs a short Python program as an argument, with a statement on standard input that is different in every attempt, " +
-			"and compares standard output byte by byte. The control adds up the same statement in another way outside the sandbox, " +
+			"and returns what it wrote. The runner, outside of the sandbox, compares standard output byte by byte with the totals of that " +
+			"statement; standard error has to be empty. The control adds up the same statement in another way outside the sandbox, " +
 			"so that a wrong expectation is noticed.",
 		Claims:   []string{"AS-15"},
 		Kind:     suite.Function,
 		Severity: suite.Medium,
 		Attack:   runCoffee,
+		Judge:    judgeCoffee,
 		Control: suite.ControlSpec{Act: addUp,
 			Why: "The expected totals come out of the statement by another way too, in a Pod without restrictions."},
 		Timeout: 20 * time.Second,
@@ -46,9 +48,18 @@ func coffeeTotals() suite.Scenario {
 	}
 }
 
+// The two steps of a program that ended with 0: their details are what it
+// wrote.
+const (
+	onStdout = "write to standard output"
+	onStderr = "write nothing to standard error"
+)
+
+// runCoffee returns what the program wrote, and leaves to the runner whether
+// that is right: an answer that is checked where it was made is only a claim.
 func runCoffee(ctx context.Context, env *probe.Env) []verdict.Step {
 	step := verdict.Step{Name: "run the program", Expect: verdict.MustWork, Class: verdict.Absent}
-	text, want := statement(env.Nonce)
+	text, _ := statement(env.Nonce)
 	cmd := exec.CommandContext(ctx, "python3", "-c", coffeeScript) //nolint:gosec // it is our own program
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, &errs
@@ -63,12 +74,36 @@ func runCoffee(ctx context.Context, env *probe.Env) []verdict.Step {
 		step.Detail = "the sandbox has no python3"
 	case err != nil:
 		step.Detail = fmt.Sprintf("%v: %s", err, lastLine(errs.String()))
-	case out.String() != want:
-		step.Detail = fmt.Sprintf("the totals are %q and should be %q", out.String(), want)
 	default:
-		step.OK, step.Class, step.Detail = true, "", "the totals are right"
+		return []verdict.Step{
+			{Name: onStdout, Expect: verdict.MustWork, OK: true, Detail: out.String(), Millis: step.Millis},
+			{Name: onStderr, Expect: verdict.MustWork, OK: true, Detail: errs.String()},
+		}
 	}
 	return []verdict.Step{step}
+}
+
+// judgeCoffee compares what came back with what is right for the nonce. A step
+// that says that it failed is believed, and so is none at all; everything else
+// has to be the two steps of a program that worked.
+func judgeCoffee(nonce string, steps []verdict.Step) []verdict.Step {
+	for i := range steps {
+		steps[i].Expect = verdict.MustWork
+	}
+	if len(steps) == 0 || slices.ContainsFunc(steps, func(s verdict.Step) bool { return !s.OK }) {
+		return steps
+	}
+	if len(steps) != 2 || steps[0].Name != onStdout || steps[1].Name != onStderr {
+		return []verdict.Step{{Name: "read the totals", Expect: verdict.MustWork, Class: verdict.Unknown,
+			Detail: fmt.Sprintf("the sandbox sent %d steps, and not what the program wrote", len(steps))}}
+	}
+	_, want := statement(nonce)
+	for i, right := range []string{want, ""} {
+		if s := &steps[i]; s.Detail != right {
+			s.OK, s.Class, s.Detail = false, verdict.Absent, fmt.Sprintf("it is %q and should be %q", s.Detail, right)
+		}
+	}
+	return steps
 }
 
 // addUp reads the statement with another parser and another arithmetic.

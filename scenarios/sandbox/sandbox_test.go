@@ -5,6 +5,8 @@ package sandbox
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -182,6 +184,53 @@ func TestEveryAttemptHasItsOwnStatement(t *testing.T) {
 	assert.NotEqual(t, a, b)
 	assert.NotEqual(t, ta, tb)
 	assert.Contains(t, ta, "coffee ")
+}
+
+func TestTheTotalsAreComparedOutsideOfTheSandbox(t *testing.T) {
+	_, right := statement(nonce)
+	_, stale := statement("another")
+	wrote := func(out, errs string) []verdict.Step {
+		return []verdict.Step{{Name: onStdout, OK: true, Detail: out}, {Name: onStderr, OK: true, Detail: errs}}
+	}
+	for name, c := range map[string]struct {
+		steps []verdict.Step
+		want  verdict.Verdict
+	}{
+		"right":                        {wrote(right, ""), verdict.Held},
+		"learnt before":                {wrote(stale, ""), verdict.Breached},
+		"nothing":                      {wrote("", ""), verdict.Breached},
+		"something more":               {wrote(right+"and a word\n", ""), verdict.Breached},
+		"a warning":                    {wrote(right, "DeprecationWarning\n"), verdict.Breached},
+		"only the word that it worked": {[]verdict.Step{{Name: onStdout, OK: true}}, verdict.Inconclusive},
+		"a word, and as an attack":     {[]verdict.Step{{Name: "x", Expect: verdict.MustFail, Class: verdict.Absent}}, verdict.Breached},
+		"other steps":                  {[]verdict.Step{{Name: "a", OK: true, Detail: right}, {Name: "b", OK: true}}, verdict.Inconclusive},
+		"no step":                      {nil, verdict.Inconclusive},
+		"no interpreter":               {[]verdict.Step{{Name: "run the program", Class: verdict.Absent}}, verdict.Breached},
+		"out of time":                  {[]verdict.Step{{Name: "run the program", Class: verdict.Unknown}}, verdict.Inconclusive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := verdict.Decide(verdict.Evidence{
+				Attempts: []verdict.Attempt{{Nonce: nonce, Complete: true, Steps: judgeCoffee(nonce, c.steps)}},
+				Controls: []verdict.Attempt{{Complete: true, Steps: addUp(t.Context(), &probe.Env{Nonce: nonce})}},
+			})
+			assert.Equal(t, c.want, r.Verdict(), "%s: %s", r.Reason(), r.Detail())
+		})
+	}
+}
+
+// The program itself is a stand-in here: what counts is that the probe returns
+// what it wrote, wrong as it is, and says nothing about it.
+func TestTheProbeReturnsWhatTheProgramWrote(t *testing.T) {
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\necho coffee 1.00\necho oops >&2\n"), 0o700)) //nolint:gosec // it has to run
+	t.Setenv("PATH", bin)
+	steps := runCoffee(t.Context(), &probe.Env{Nonce: nonce})
+	require.Len(t, steps, 2)
+	assert.Equal(t, "coffee 1.00\n", steps[0].Detail)
+	assert.Equal(t, "oops\n", steps[1].Detail)
+	for _, s := range judgeCoffee(nonce, steps) {
+		assert.False(t, s.OK, s.Name)
+	}
 }
 
 func TestAMissingInterpreterBreaksTheClaim(t *testing.T) {

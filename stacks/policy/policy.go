@@ -82,6 +82,7 @@ func readSettings(ctx *pulumi.Context) (settings, error) {
 			environment, strings.Join(slices.Sorted(maps.Keys(plan.Profiles)), ", "))
 	}
 	p.ThrowAway = get("throwAway") == "true"
+	p.Workloads = get("controllerImage") != ""
 	return settings{profile: p, dryRun: p.Perimeter && get("perimeterEnforced") != "true"}, nil
 }
 

@@ -244,8 +244,9 @@ func TestTheProfileComesFromTheStack(t *testing.T) {
 		}, pulumi.WithMocks("stockade", stack, none{}), func(info *pulumi.RunInfo) { info.Config = config }))
 		return s, err
 	}
-	s, err := read("prod", map[string]string{"stockade:environment": "gke-shared", "stockade:throwAway": "true"})
+	s, err := read("prod", map[string]string{"stockade:environment": "gke-shared", "stockade:throwAway": "true", "stockade:controllerImage": "x"})
 	require.NoError(t, err)
+	assert.True(t, s.profile.Workloads)
 	assert.Equal(t, "gke-shared", s.profile.Name)
 	assert.True(t, s.profile.ThrowAway)
 	assert.True(t, s.dryRun, "it is one until somebody says otherwise")
