@@ -96,6 +96,10 @@ func (d *door) Create(_ context.Context, o suite.Object, dryRun bool) (suite.Ans
 	return d.admit("pods", o, http.StatusCreated), nil
 }
 
+func (d *door) Update(context.Context, suite.Object) (suite.Answer, error) {
+	return suite.Answer{Code: http.StatusNotFound}, nil
+}
+
 func (d *door) Get(context.Context, string, string, string) (suite.Answer, error) {
 	return suite.Answer{Code: http.StatusNotFound}, nil
 }

@@ -138,5 +138,25 @@ func TestTheSeedsOwnTemplateDoesNotHoldItsTmpClaim(t *testing.T) {
 	assert.Equal(t, verdict.Breached, rep.Results[0].Verdict, rep.Results[0].Detail)
 }
 
+// The claims on the default policy can be judged on the template without one of
+// its own, and nowhere else.
+func TestTheDefaultPolicyHoldsOnTheSeed(t *testing.T) {
+	var ids []string
+	for _, s := range all.Registry.All() {
+		if s.Target == "seed" && s.ID != "filesystem.tmp-size" {
+			ids = append(ids, s.ID)
+		}
+	}
+	require.GreaterOrEqual(t, len(ids), 6)
+	r := call(t, nil, append([]string{"run", "--target", "seed", "--json"}, ids...)...)
+	assert.Equal(t, verdict.ExitConformant, r.code, r.stderr)
+	rep, err := report.Read(strings.NewReader(r.stdout))
+	require.NoError(t, err)
+	require.Len(t, rep.Results, len(ids))
+	for _, x := range rep.Results {
+		assert.Equal(t, verdict.Held, x.Verdict, "%s: %s: %s", x.ID, x.Reason, x.Detail)
+	}
+}
+
 // quick bounds a wait inside a test.
 const quick = 2 * time.Minute

@@ -56,7 +56,10 @@ type Env struct {
 	// into whatever it sends, so that outside witnesses can tell attempts
 	// apart.
 	Nonce string
-	Site  Site
+	// Part tells the attack from its control, where both are the same action:
+	// a control has to prove more than an attack has to reach.
+	Part Part
+	Site Site
 	// Params are the scenario's own, from its declaration.
 	Params map[string]string
 	// Report sends a step as a frame at once. Attacks that expect to be

@@ -3,12 +3,14 @@
 package probe
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -210,11 +212,29 @@ func metadata(ctx context.Context, env *Env, name, addr string, dial func(contex
 	return Reached(name, "%s answered with status %d", addr, answer.StatusCode)
 }
 
-// ReachListener connects to the runner's listener in another Pod and tells
-// whether it truly was that one which answered.
+// ReachListener connects to the runner's listener in another Pod, and reads its
+// marker. An attack has reached its aim with the connect, whoever is there. A
+// control has not: that something on the way, or the wrong Pod, completed the
+// connection shows nothing of the way to the listener.
 func ReachListener(ctx context.Context, env *Env, name, host string, port int) verdict.Step {
 	if host == "" || port == 0 {
 		return NoSite(name, "listener in that Pod")
 	}
-	return ReachTCP(ctx, env, name, net.JoinHostPort(host, fmt.Sprint(port)))
+	addr := net.JoinHostPort(host, fmt.Sprint(port))
+	c, err := Dial(ctx, "tcp", addr)
+	if err != nil {
+		return Denied(name, err)
+	}
+	defer c.Close() //nolint:errcheck // nothing is buffered
+	// The listener speaks first. Whoever sends before that may lose the answer
+	// to the reset of a connection that is closed with unread bytes.
+	_ = c.SetDeadline(time.Now().Add(answerTime)) // a closed connection fails below
+	line, err := bufio.NewReader(io.LimitReader(c, maxAnswer)).ReadString('\n')
+	if env.Part == Control && !listenerForm.MatchString(line) {
+		return Failed(name, verdict.Unknown, "connected to %s, but it is not the listener that answered %s (%v)", addr, quote([]byte(line)), err)
+	}
+	return Reached(name, "connected to %s, answered %s", addr, quote([]byte(line)))
 }
+
+// listenerForm is what a listener says, to the end of its line.
+var listenerForm = regexp.MustCompile("^" + ListenerMarker + " [0-9a-f]{32}\n$")

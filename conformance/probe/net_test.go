@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,23 @@ func TestAPeerThatSaysNothingWasReachedAllTheSame(t *testing.T) {
 		ReachDNS(t.Context(), "dot", "tls", addr, "x.test."),
 	} {
 		assert.True(t, s.OK, s)
+	}
+}
+
+func TestOnlyTheListenersMarkerIsAControl(t *testing.T) {
+	reach := func(part Part, answer string) verdict.Step {
+		host, port, err := net.SplitHostPort(tcpServer(t, func(c net.Conn) { _, _ = c.Write([]byte(answer)) }))
+		require.NoError(t, err)
+		n, err := strconv.Atoi(port)
+		require.NoError(t, err)
+		env := testEnv()
+		env.Part = part
+		return ReachListener(t.Context(), env, "connect", host, n)
+	}
+	assert.True(t, reach(Control, ListenerMarker+" "+testNonce+"\n").OK)
+	for _, answer := range []string{"", "HTTP/1.1 200 OK\r\n", ListenerMarker + "\n", ListenerMarker + " " + testNonce, "x" + ListenerMarker + " " + testNonce + "\n"} {
+		assert.False(t, reach(Control, answer).OK, "%q", answer)
+		assert.True(t, reach(Attack, answer).OK, "%q: who gets this far is in", answer)
 	}
 }
 

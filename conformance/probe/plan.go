@@ -110,15 +110,30 @@ func execute(ctx context.Context, site Site, o Order, enc *Encoder, find Lookup)
 			timeout = 10 * time.Second
 		}
 		actx, cancel := context.WithTimeout(ctx, timeout)
-		for _, s := range bounded(actx, act, &Env{Nonce: o.Nonce, Site: site, Params: o.Params, Report: send}) {
+		steps := bounded(actx, act, &Env{Nonce: o.Nonce, Part: o.Part, Site: site, Params: o.Params, Report: send})
+		cancel()
+		mu.Lock()
+		room := MaxStepsPer - sent
+		mu.Unlock()
+		for _, s := range fit(steps, room) {
 			send(s)
 		}
-		cancel()
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	closed = true
 	_ = enc.Encode(Frame{Kind: Done, Scenario: o.Scenario, Nonce: o.Nonce, Steps: sent})
+}
+
+// fit cuts steps to what there is room for. A cut must not look like the end:
+// the last step says what is missing, and is no evidence.
+func fit(steps []verdict.Step, room int) []verdict.Step {
+	if len(steps) <= room {
+		return steps
+	}
+	keep := max(room-1, 0)
+	return append(steps[:keep:keep], verdict.Step{Name: "report every step", Class: verdict.Unknown,
+		Detail: fmt.Sprintf("%d of %d steps did not fit", len(steps)-keep, len(steps))})
 }
 
 // grace is how long an action may take to return after its time is up.

@@ -159,3 +159,22 @@ func FuzzDecoder(f *testing.F) {
 		t.Fatal("more frames than allowed")
 	})
 }
+
+func TestStepsThatDoNotFitAreNoSilentEnd(t *testing.T) {
+	steps := make([]verdict.Step, 5)
+	assert.Len(t, fit(steps, 5), 5)
+	cut := fit(steps, 3)
+	require.Len(t, cut, 3)
+	assert.Equal(t, verdict.Unknown, cut[2].Class)
+	assert.Contains(t, cut[2].Detail, "3 of 5")
+	assert.Len(t, fit(steps, 0), 1, "which the bound then drops")
+}
+
+func TestAnActionKnowsWhetherItIsTheControl(t *testing.T) {
+	var got Part
+	find := func(string, Part) (Action, bool) {
+		return func(_ context.Context, env *Env) []verdict.Step { got = env.Part; return nil }, true
+	}
+	execute(t.Context(), Site{}, Order{Scenario: "a.b", Part: Control, Nonce: testNonce}, NewEncoder(io.Discard), find)
+	assert.Equal(t, Control, got)
+}

@@ -4,6 +4,7 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"flag"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -271,4 +273,23 @@ func FuzzReadIsCalmAndWhatItAcceptsIsClean(f *testing.F) {
 		}
 		require.NoError(t, r.JUnit(&out))
 	})
+}
+
+func TestAVerdictWithoutAWitnessSaysSo(t *testing.T) {
+	run := sample()
+	alone := *run.Outcomes[0].Scenario
+	alone.Attack = func(context.Context, *probe.Env) []verdict.Step { return nil }
+	witnessed := alone
+	witnessed.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
+	for _, tc := range []struct {
+		s    suite.Scenario
+		want bool
+	}{{alone, true}, {witnessed, false}} {
+		run.Outcomes[0].Scenario = &tc.s
+		r, err := From(run, nil)
+		require.NoError(t, err)
+		var text bytes.Buffer
+		require.NoError(t, r.Text(&text, Style{}))
+		assert.Equal(t, tc.want, strings.Contains(text.String(), "Do what egress.tcp says (probe's word only)"), text.String())
+	}
 }

@@ -63,7 +63,11 @@ func (r *Report) Text(w io.Writer, style Style) error {
 		width = max(width, len(x.ID))
 	}
 	for _, x := range r.Results {
-		fmt.Fprintf(&b, "  %s %-*s %6.1f s  %s\n", style.verdict(x.Verdict), width, x.ID, x.Seconds, x.Title)
+		alone := ""
+		if x.ProbeOnly {
+			alone = " " + style.paint(faint, "(probe's word only)")
+		}
+		fmt.Fprintf(&b, "  %s %-*s %6.1f s  %s%s\n", style.verdict(x.Verdict), width, x.ID, x.Seconds, x.Title, alone)
 		if x.Verdict != verdict.Held || style.Verbose {
 			explain(&b, style, x)
 		}

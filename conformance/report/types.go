@@ -88,6 +88,9 @@ type Result struct {
 	Seconds    float64         `json:"seconds"`
 	// Control says what the positive control proves.
 	Control string `json:"control,omitempty"`
+	// ProbeOnly is true when nothing outside of the Pod had to speak for the
+	// verdict: it is then as honest as the code in the sandbox.
+	ProbeOnly bool `json:"probeOnly,omitempty"`
 	// Rounds are all tries, in order: only Inconclusive is tried again.
 	Rounds []Round `json:"rounds,omitempty"`
 }

@@ -291,7 +291,9 @@ func (k *Kube) Facts(ctx context.Context, p target.Pod, since witness.Baseline) 
 		}
 		handler = rc.Handler
 	}
-	return witness.Facts(pod, p.Container, handler, since), nil
+	facts := witness.Facts(pod, p.Container, handler, since)
+	declared(&facts, pod)
+	return facts, nil
 }
 
 // maxFlowBytes is how much of the export's end is read.

@@ -188,8 +188,8 @@ func TestEveryKindThatARunStoresIsFoundByItsLabel(t *testing.T) {
 		o.SetLabels(map[string]string{RunLabel: "dead"})
 		objects, want = append(objects, o), append(want, Owned{Ref: refOf(o), Run: "dead"})
 	}
-	target := object(poolKind, box, "pool") // not of a run
-	owned, err := pretended(t, nil, append(objects, target)...).Labelled(t.Context())
+	own := object(poolKind, box, "pool") // the target's, of no run
+	owned, err := pretended(t, nil, append(objects, own)...).Labelled(t.Context())
 	require.NoError(t, err)
 	assert.ElementsMatch(t, want, owned)
 }
@@ -264,6 +264,36 @@ func TestLimitsAreThoseOfTheDeclaration(t *testing.T) {
 	assert.EqualValues(t, 64<<20, site.ScratchLimit)
 }
 
+// The cgroup that the witness reads is the whole Pod's.
+func TestLimitsOfSeveralContainersAreTheirSum(t *testing.T) {
+	c := func(memory string) corev1.Container {
+		limits := corev1.ResourceList{}
+		if memory != "" {
+			limits["memory"] = resource.MustParse(memory)
+		}
+		return corev1.Container{Resources: corev1.ResourceRequirements{Limits: limits}}
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	sidecar := c("8Mi")
+	sidecar.RestartPolicy = &always
+	for name, tc := range map[string]struct {
+		spec corev1.PodSpec
+		want int64
+	}{
+		"two containers":         {corev1.PodSpec{Containers: []corev1.Container{c("64Mi"), c("32Mi")}}, 96},
+		"one without a limit":    {corev1.PodSpec{Containers: []corev1.Container{c("64Mi"), c("")}}, 0},
+		"a large init container": {corev1.PodSpec{Containers: []corev1.Container{c("64Mi")}, InitContainers: []corev1.Container{c("100Mi")}}, 100},
+		"a sidecar":              {corev1.PodSpec{Containers: []corev1.Container{c("64Mi")}, InitContainers: []corev1.Container{sidecar}}, 72},
+		"the runtime's overhead": {corev1.PodSpec{Containers: []corev1.Container{c("64Mi")}, Overhead: corev1.ResourceList{"memory": resource.MustParse("10Mi")}}, 74},
+		"the Pod's own": {corev1.PodSpec{Containers: []corev1.Container{c("64Mi"), c("")},
+			Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("70Mi")}}}, 70},
+	} {
+		var site probe.Site
+		limits(&site, &corev1.Pod{Spec: tc.spec})
+		assert.Equal(t, tc.want<<20, site.MemoryLimit, name)
+	}
+}
+
 func TestFlowsComeFromTheAgentOfTheNode(t *testing.T) {
 	agent := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cilium-x", Labels: map[string]string{"k8s-app": "cilium"}},
@@ -280,4 +310,12 @@ func TestFlowsComeFromTheAgentOfTheNode(t *testing.T) {
 	k = pretended(t, nil)
 	_, err = k.Flows(t.Context(), "n")
 	assert.ErrorContains(t, err, "there is none")
+}
+
+func TestATenantChangesOnlyWhatTheRunMadeAndOnlyForShow(t *testing.T) {
+	k := pretended(t, nil)
+	k.run = "0123456789abcdef"
+	_, err := (&tenant{k: k}).Update(t.Context(), suite.Object{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "somebody-elses"}})
+	assert.ErrorContains(t, err, "not this run's")
 }

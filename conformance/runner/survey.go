@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -120,18 +121,55 @@ func (k *Kube) service(ctx context.Context, f *Field, namespace, name string, po
 	return addr, nil
 }
 
-// limits reads what the sandbox's declaration says.
+// limits reads what the sandbox's declaration says. Memory and CPU are the whole
+// Pod's, as the node's cgroup has them that the witness reads.
 func limits(site *probe.Site, pod *corev1.Pod) {
-	c := pod.Spec.Containers[0]
-	site.MemoryLimit = c.Resources.Limits.Memory().Value()
-	site.CPULimit = c.Resources.Limits.Cpu().AsApproximateFloat64()
-	for _, m := range c.VolumeMounts {
+	site.MemoryLimit = podLimit(pod, corev1.ResourceMemory).Value()
+	site.CPULimit = podLimit(pod, corev1.ResourceCPU).AsApproximateFloat64()
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
 		for _, v := range pod.Spec.Volumes {
 			if v.Name == m.Name && m.MountPath == "/tmp" && v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil {
 				site.ScratchLimit = v.EmptyDir.SizeLimit.Value()
 			}
 		}
 	}
+}
+
+// podLimit is the limit that the kubelet sets on the Pod: the Pod's own where it
+// has one, or else the sum over the containers that run together, sidecars
+// included, and at least the largest of those that run before; the runtime's
+// overhead comes on top. It is 0, for none, when one of them has no limit.
+func podLimit(pod *corev1.Pod, what corev1.ResourceName) *resource.Quantity {
+	none := &resource.Quantity{}
+	total := resource.Quantity{}
+	if own := pod.Spec.Resources; own != nil && !own.Limits.Name(what, resource.DecimalSI).IsZero() {
+		total = own.Limits[what].DeepCopy()
+	} else {
+		first := resource.Quantity{}
+		for _, c := range pod.Spec.Containers {
+			limit, ok := c.Resources.Limits[what]
+			if !ok {
+				return none
+			}
+			total.Add(limit)
+		}
+		for _, c := range pod.Spec.InitContainers {
+			limit, ok := c.Resources.Limits[what]
+			switch {
+			case !ok:
+				return none
+			case c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways:
+				total.Add(limit)
+			case limit.Cmp(first) > 0:
+				first = limit
+			}
+		}
+		if first.Cmp(total) > 0 {
+			total = first
+		}
+	}
+	total.Add(pod.Spec.Overhead[what])
+	return &total
 }
 
 // pidsLimit asks the kubelet for its podPidsLimit; 0 when it does not say.

@@ -72,6 +72,21 @@ func (t *tenant) Create(ctx context.Context, obj suite.Object, dryRun bool) (sui
 	return answer(got, http.StatusCreated, err)
 }
 
+// Update implements [suite.Client].
+func (t *tenant) Update(ctx context.Context, obj suite.Object) (suite.Answer, error) {
+	u := &unstructured.Unstructured{Object: obj}
+	u.SetNamespace(t.k.o.Namespace)
+	if u.GetLabels()[RunLabel] != t.k.run {
+		return suite.Answer{}, errors.New("updating an object: it is not this run's")
+	}
+	res, err := t.k.resource(u.GroupVersionKind())
+	if err != nil {
+		return suite.Answer{}, err
+	}
+	got, err := res.Update(ctx, u, metav1.UpdateOptions{FieldManager: "stockade-run", DryRun: []string{metav1.DryRunAll}})
+	return answer(got, http.StatusOK, err)
+}
+
 // Get implements [suite.Client].
 func (t *tenant) Get(ctx context.Context, apiVersion, kind, name string) (suite.Answer, error) {
 	res, err := t.k.resource(schema.FromAPIVersionAndKind(apiVersion, kind))

@@ -116,6 +116,20 @@ type PodFacts struct {
 	ExitReason string
 	// EvictedFor is the Pod's eviction reason, if it was evicted.
 	EvictedFor string
+
+	// Declared is true when what follows was read out of the live Pod's spec;
+	// all of it speaks of every container, init containers included.
+	Declared bool
+	// Volumes are the Pod's, as "kind:name" ("emptyDir:scratch"), the kind by
+	// its name in the API.
+	Volumes []string
+	// Env are the names of the variables that the spec sets, and EnvFrom the
+	// objects that variables come out of, as "secret:name".
+	Env, EnvFrom []string
+	// Writable are the paths of mounts that are not read-only.
+	Writable []string
+	// ReadOnlyRoot is true when every root file system is read-only.
+	ReadOnlyRoot bool
 }
 
 // Witness declares a witness that must speak for Held.
@@ -152,6 +166,9 @@ type Answer struct {
 type Client interface {
 	// Create sends obj; dryRun asks for admission without storing.
 	Create(ctx context.Context, obj Object, dryRun bool) (Answer, error)
+	// Update replaces an object of the run's own. It is a dry run always: what
+	// passed admission must not come into being.
+	Update(ctx context.Context, obj Object) (Answer, error)
 	Get(ctx context.Context, apiVersion, kind, name string) (Answer, error)
 	Delete(ctx context.Context, apiVersion, kind, name string) (Answer, error)
 }
@@ -278,3 +295,8 @@ type Scenario struct {
 	// report as Breached.
 	Mutants []string
 }
+
+// ProbeOnly tells whether the verdict rests on the probe's word alone: the
+// attack is made in a Pod, and no witness has to speak for it. What the API
+// server answers, the runner hears itself.
+func (s *Scenario) ProbeOnly() bool { return s.Attack != nil && len(s.Witnesses) == 0 }

@@ -97,6 +97,9 @@ func scenarioPage(s *suite.Scenario, mutants map[string]overlays.Mutant) string 
 	for _, w := range s.Witnesses {
 		row("witness", w.Name)
 	}
+	if s.ProbeOnly() {
+		row("witness", "none: it is the probe's word only")
+	}
 	for _, f := range s.Needs {
 		row("needs", string(f))
 	}

@@ -38,16 +38,28 @@ type server struct {
 	err    error
 	asked  []suite.Object
 	pod    suite.Object
+	// stored is what was created, and changes how an update is answered.
+	stored  suite.Object
+	changes func(suite.Object) suite.Answer
+	deleted int
 }
 
 func (s *server) Create(_ context.Context, o suite.Object, _ bool) (suite.Answer, error) {
 	s.asked = append(s.asked, o)
+	s.stored = o
 	return s.answer, s.err
 }
-func (s *server) Get(context.Context, string, string, string) (suite.Answer, error) {
+func (s *server) Update(_ context.Context, o suite.Object) (suite.Answer, error) {
+	return s.changes(o), nil
+}
+func (s *server) Get(_ context.Context, _, kind, _ string) (suite.Answer, error) {
+	if kind == "Sandbox" {
+		return suite.Answer{Code: 200, Object: Clone(s.stored)}, nil
+	}
 	return suite.Answer{Code: 200, Object: s.pod}, nil
 }
 func (s *server) Delete(context.Context, string, string, string) (suite.Answer, error) {
+	s.deleted++
 	return suite.Answer{Code: 200}, nil
 }
 
@@ -88,7 +100,7 @@ func TestAnInitContainerCaseLeavesTheOrdinaryContainersCompliant(t *testing.T) {
 func TestEachRuleIsAScenarioOfItsOwn(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+1)
+	assert.Len(t, r.All(), len(rules)+2)
 }
 
 func TestOnlyTheRulesOwnMessageIsADenial(t *testing.T) {
@@ -164,4 +176,51 @@ func TestAnOrdinaryPodIsNoSandbox(t *testing.T) {
 	assert.NotContains(t, spec, "runtimeClassName")
 	assert.NotContains(t, spec, "tolerations")
 	assert.Equal(t, object{taint: "gvisor"}, spec["nodeSelector"])
+}
+
+func TestEveryRuleIsAskedForInAnUpdateToo(t *testing.T) {
+	asked := 0
+	s := &server{answer: suite.Answer{Code: 201}, changes: func(o suite.Object) suite.Answer {
+		r := rules[asked]
+		asked++
+		if spec := Child(o, "spec"); spec["operatingMode"] != "Suspended" {
+			return suite.Answer{Code: 500, Message: "it would have a Pod"}
+		}
+		return suite.Answer{Code: 422, Message: "denied: " + r.says}
+	}}
+	steps := rejectUpdate().Ask(t.Context(), env(s))
+	require.Len(t, steps, len(rules))
+	for _, step := range steps {
+		assert.Equal(t, verdict.AdmissionDenied, step.Class, "%s: %s", step.Name, step.Detail)
+	}
+	assert.Equal(t, 1, s.deleted)
+}
+
+// A policy with operations: [CREATE] takes every one of them.
+func TestAnUpdateThatIsTakenIsABreach(t *testing.T) {
+	s := &server{answer: suite.Answer{Code: 201}, changes: func(suite.Object) suite.Answer { return suite.Answer{Code: 200} }}
+	for _, step := range rejectUpdate().Ask(t.Context(), env(s)) {
+		assert.True(t, step.OK, step.Name)
+	}
+	assert.True(t, rejectUpdate().AskControl(t.Context(), env(s))[0].OK)
+}
+
+func TestAnUpdateThatAdmissionNeverSawIsNoDenial(t *testing.T) {
+	conflicts := 0
+	late := &server{answer: suite.Answer{Code: 201}, changes: func(suite.Object) suite.Answer {
+		if conflicts++; conflicts < 3 {
+			return suite.Answer{Code: 409, Message: "the object has been modified"}
+		}
+		return suite.Answer{Code: 422, Message: rules[0].says}
+	}}
+	assert.Equal(t, verdict.AdmissionDenied, changed(t.Context(), env(late), rules[:1])[0].Class)
+	for name, s := range map[string]*server{
+		"a conflict without end":   {answer: suite.Answer{Code: 201}, changes: func(suite.Object) suite.Answer { return suite.Answer{Code: 409} }},
+		"another rule's refusal":   {answer: suite.Answer{Code: 201}, changes: func(suite.Object) suite.Answer { return suite.Answer{Code: 422, Message: "immutable"} }},
+		"nothing could be created": {answer: suite.Answer{Code: 403, Message: rules[0].says}},
+	} {
+		step := changed(t.Context(), env(s), rules[:1])[0]
+		assert.False(t, step.OK, name)
+		assert.False(t, step.Class.IsEvidence(), name)
+	}
 }

@@ -29,7 +29,9 @@ func nodeTaint() suite.Scenario {
 		ID:    "admission.sandbox-node-taint",
 		Title: "Schedule an ordinary Pod on a gVisor node",
 		About: "An ordinary Pod, on runc, asks for a node that is kept for sandboxes, without tolerating the nodes' taint. " +
-			"The scheduler has to leave it pending and name the taint. The control is the same Pod with the toleration, which gets the node.",
+			"The scheduler has to leave it pending and name the taint. The control is the same Pod with the toleration, which gets the node. " +
+			"So what is shown is narrower than the claim: a Pod lands there only if it tolerates the taint. That a Pod which says so " +
+			"is a sandbox, nothing here demands; it takes the right to create Pods, which a tenant of Agent Sandbox does not have.",
 		Claims:     []string{"AS-13"},
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1610"},

@@ -22,6 +22,7 @@ import (
 func Scenarios() []suite.Scenario {
 	return []suite.Scenario{
 		serviceAccountToken(), environmentSecrets(), metadataToken(), metadataAliases(), metadataIPv6(),
+		defaultPolicyMetadata(), defaultPolicyMetadataIPv6(),
 	}
 }
 

@@ -5,9 +5,11 @@ package credentials
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -31,15 +33,17 @@ func environmentSecrets() suite.Scenario {
 			return []verdict.Step{
 				variables("read the environment", os.Environ(), nil),
 				firstProcess("/proc/1/environ"),
-				arguments("/proc"),
+				arguments("/proc", nil),
 			}
 		},
 		Control: suite.ControlSpec{
-			Act: plantVariable,
-			Why: "a variable and an argument that the control plants are found by the same reading",
+			At:  suite.Sandbox,
+			Act: plantProcess,
+			Why: "a process that the control starts in the same sandbox, with a secret in its environment and its arguments, is found by the same reading",
 		},
-		Accept:  []verdict.Class{verdict.Absent},
-		Mutants: []string{"secret-env", "secret-argv"},
+		Accept:    []verdict.Class{verdict.Absent},
+		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noSecrets}},
+		Mutants:   []string{"secret-env", "secret-argv"},
 	}
 }
 
@@ -77,8 +81,13 @@ func firstProcess(path string) verdict.Step {
 	return variables("read the first process's environment", split(b), err)
 }
 
-// arguments looks at every process's command line for a secret.
-func arguments(proc string) verdict.Step {
+// plantedArgument opens what the control plants beside the attack, which must
+// not find it: the nonce follows.
+const plantedArgument = "--api-key=stockade-canary-"
+
+// arguments looks at every process's command line for a secret: for wanted, or
+// if that is nil for any that the control did not plant.
+func arguments(proc string, wanted func(string) bool) verdict.Step {
 	const name = "read the processes' arguments"
 	files, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline")) // the pattern is well-formed
 	read := 0
@@ -89,7 +98,10 @@ func arguments(proc string) verdict.Step {
 		}
 		read++
 		for _, arg := range split(b) {
-			if secretArgument.MatchString(arg) || secretValue.MatchString(arg) {
+			switch {
+			case wanted != nil && !wanted(arg), wanted == nil && strings.HasPrefix(arg, plantedArgument):
+				continue
+			case secretArgument.MatchString(arg), secretValue.MatchString(arg):
 				return probe.Reached(name, "%s holds one, digest %s", f, probe.Digest([]byte(arg)))
 			}
 		}
@@ -104,23 +116,30 @@ func split(b []byte) []string {
 	return slices.DeleteFunc(strings.Split(string(b), "\x00"), func(s string) bool { return s == "" })
 }
 
-// plantVariable shows that the three readings see what is there. It adds to a
-// copy of what was read: the probe's own environment is shared by all attacks
-// that run at the time.
-func plantVariable(_ context.Context, env *probe.Env) []verdict.Step {
-	const planted = "STOCKADE_API_KEY=stockade-canary"
-	first, err := os.ReadFile("/proc/1/environ")
-	steps := []verdict.Step{
-		variables("read the environment", append(os.Environ(), planted), nil),
-		variables("read the first process's environment", append(split(first), planted), err),
+// plantProcess shows that the readings see what is there, in the /proc of the
+// attack: it starts a shell with a secret in its environment and its arguments,
+// reads both, and ends it. Start returns after execve, so what /proc shows is
+// the shell's. Where the probe could be delivered, there is a shell.
+func plantProcess(ctx context.Context, env *probe.Env) []verdict.Step {
+	const name = "start a process with a secret"
+	secret := plantedArgument + env.Nonce
+	cmd := exec.CommandContext(ctx, "sh", "-c", "read wait", "stockade", secret) //nolint:gosec // the secret is our own
+	cmd.Env = append(os.Environ(), "STOCKADE_API_KEY=stockade-canary")
+	in, err := cmd.StdinPipe() // stays open: the shell waits for a line
+	if err != nil {
+		return []verdict.Step{probe.Denied(name, err)}
 	}
-	dir := filepath.Join(os.TempDir(), "stockade-argv-"+env.Nonce)
-	defer os.RemoveAll(dir) //nolint:errcheck // a canary that stays harms nobody
-	if err := os.MkdirAll(filepath.Join(dir, "1"), 0o700); err != nil {
-		return append(steps, probe.Denied("plant an argument", err))
+	if err := cmd.Start(); err != nil {
+		return []verdict.Step{probe.Denied(name, err)}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "1", "cmdline"), []byte("app\x00--api-key=stockade-canary\x00"), 0o600); err != nil {
-		return append(steps, probe.Denied("plant an argument", err))
+	defer func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "environ"))
+	return []verdict.Step{
+		variables("read its environment", split(environ), err),
+		arguments("/proc", func(arg string) bool { return arg == secret }),
 	}
-	return append(steps, arguments(dir))
 }

@@ -31,15 +31,17 @@ func serviceAccountToken() suite.Scenario {
 		Techniques: []string{"T1528", "T1552.001"},
 		Refs:       []string{"https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/", "https://www.rfc-editor.org/rfc/rfc7519"},
 		Attack: func(ctx context.Context, _ *probe.Env) []verdict.Step {
-			return []verdict.Step{defaultToken(tokenFolder), search(ctx, roots(mountTable()))}
+			return []verdict.Step{defaultToken(tokenFolder), searchAll(ctx, isToken)}
 		},
 		Control: suite.ControlSpec{
+			At:  suite.Sandbox,
 			Act: plantAndSearch,
-			Why: "a token-shaped file that the control plants is found by the same reading and the same search",
+			Why: "a token-shaped file that the control plants in /tmp of the same sandbox is found by the same reading and the same search",
 		},
-		Accept:  []verdict.Class{verdict.Absent},
-		Timeout: 30 * time.Second, // each file is a round trip out of gVisor
-		Mutants: []string{"automount-token", "projected-token"},
+		Accept:    []verdict.Class{verdict.Absent},
+		Timeout:   30 * time.Second, // each file is a round trip out of gVisor
+		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noIdentity}},
+		Mutants:   []string{"automount-token", "projected-token"},
 	}
 }
 
@@ -73,11 +75,25 @@ func defaultToken(folder string) verdict.Step {
 	return probe.Failed(name, verdict.Absent, "there is no %s", folder)
 }
 
-// search walks the places and reports the first token-shaped string by place
-// and digest.
-func search(ctx context.Context, places []string) verdict.Step {
-	const name = "search for a token elsewhere"
-	seen, found, unread := 0, "", 0
+// searchAll searches everything that the table of mounts leads to.
+func searchAll(ctx context.Context, wanted func([]byte) bool) verdict.Step {
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil || len(table) == 0 {
+		// Without it the mounts below /usr and /dev would not be searched.
+		return probe.Failed(searchName, verdict.Unknown, "the table of mounts cannot be read: %v", err)
+	}
+	return search(ctx, roots(string(table)), mountPoints(string(table)), wanted)
+}
+
+const searchName = "search for a token elsewhere"
+
+// search walks the places and reports the first wanted string by place and
+// digest. What cannot be read of the image's own files is of no concern: its
+// passwords and caches are root's in every copy of it. What cannot be read in
+// one of the mounts was given to this sandbox, and may be the token.
+func search(ctx context.Context, places, mounts []string, wanted func([]byte) bool) verdict.Step {
+	seen, found := 0, ""
+	var unread []string
 	errFull := errors.New("too many files")
 	for _, root := range places {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -87,7 +103,7 @@ func search(ctx context.Context, places []string) verdict.Step {
 			case seen >= maxFiles:
 				return errFull
 			case err != nil:
-				unread++
+				unread = missed(unread, path, err)
 				return nil
 			case d.IsDir() && path != root && skipped(path):
 				return fs.SkipDir
@@ -97,26 +113,61 @@ func search(ctx context.Context, places []string) verdict.Step {
 			seen++
 			text, err := head(path)
 			if err != nil {
-				unread++
-				return nil //nolint:nilerr // counted; other files may still be read
+				unread = missed(unread, path, err)
+				return nil //nolint:nilerr // noted; other files may still be read
 			}
-			if t := jwtForm.Find(text); t != nil {
-				found = path + " holds a token, digest " + probe.Digest(t)
-				return fs.SkipAll
+			for _, t := range jwtForm.FindAll(text, -1) {
+				if wanted(t) {
+					found = path + " holds a token, digest " + probe.Digest(t)
+					return fs.SkipAll
+				}
 			}
 			return nil
 		})
 		if found != "" {
-			return probe.Reached(name, "%s", found)
+			return probe.Reached(searchName, "%s", found)
 		}
 		if err != nil {
-			return probe.Failed(name, verdict.Unknown, "the search of %s stopped after %d files: %v", root, seen, err)
+			return probe.Failed(searchName, verdict.Unknown, "the search of %s stopped after %d files: %v", root, seen, err)
 		}
 	}
 	if seen == 0 {
-		return probe.Failed(name, verdict.Unknown, "no file was found to search in %s", strings.Join(places, " "))
+		return probe.Failed(searchName, verdict.Unknown, "no file was found to search in %s", strings.Join(places, " "))
 	}
-	return probe.Failed(name, verdict.Absent, "%d files in %s hold none, %d could not be read", seen, strings.Join(places, " "), unread)
+	if path, mount, given := givenUnread(unread, mounts); given {
+		return probe.Failed(searchName, verdict.Permission, "%s cannot be read, and %s was mounted for this sandbox", path, mount)
+	}
+	return probe.Failed(searchName, verdict.Absent, "%d files in %s hold none; %d of the image's own could not be read", seen, strings.Join(places, " "), len(unread))
+}
+
+// missed adds a path that was there and could not be read. Other attacks make
+// and remove files meanwhile: what is gone was not missed.
+func missed(unread []string, path string, err error) []string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return unread
+	}
+	return append(unread, path)
+}
+
+// terminationLog is where the hardened template has the kubelet mount its
+// termination log: in a folder that is shut to the sandbox, on purpose. The
+// kubelet's file is there, so that nothing else can be.
+const terminationLog = "/root/termination-log"
+
+// givenUnread returns an unread path that belongs to a mount, or a mount that
+// lies behind an unread path.
+func givenUnread(unread, mounts []string) (path, mount string, found bool) {
+	for _, path := range unread {
+		for _, mount := range mounts {
+			if mount == "/" || mount == terminationLog {
+				continue
+			}
+			if path == mount || strings.HasPrefix(path, mount+"/") || strings.HasPrefix(mount, path+"/") {
+				return path, mount, true
+			}
+		}
+	}
+	return "", "", false
 }
 
 func head(path string) ([]byte, error) {
@@ -144,45 +195,54 @@ func skipped(path string) bool {
 // skip, because mounts under /usr or /dev are not the image's.
 func roots(table string) []string {
 	places := []string{"/"}
+	for _, m := range mountPoints(table) {
+		if skipped(m) {
+			places = append(places, m)
+		}
+	}
+	return places
+}
+
+// mountPoints returns the mounts that can hold files of somebody's, out of
+// /proc/self/mounts: not those that the kernel fills itself.
+func mountPoints(table string) []string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var points []string
 	for line := range strings.Lines(table) {
 		w := strings.Fields(line)
-		if len(w) < 3 || !skipped(w[1]) {
+		if len(w) < 3 {
 			continue
 		}
 		switch w[2] {
 		case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "devtmpfs", "securityfs", "debugfs", "tracefs", "bpf":
 			continue
 		}
+		point := unescape.Replace(w[1])
 		// /dev itself is a tmpfs of devices; /proc's masks are tmpfs too.
-		if w[1] == "/dev" || strings.HasPrefix(w[1], "/proc") || strings.HasPrefix(w[1], "/sys") {
+		if point == "/dev" || strings.HasPrefix(point, "/proc") || strings.HasPrefix(point, "/sys") {
 			continue
 		}
-		places = append(places, w[1])
+		points = append(points, point)
 	}
-	return places
-}
-
-func mountTable() string {
-	b, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return ""
-	}
-	return string(b)
+	return points
 }
 
 // canary has the form of a token, and says in both of its parts that it is
-// none.
-const canary = "eyJhbGciOiJub25lIiwia2lkIjoic3RvY2thZGUifQ.eyJzdWIiOiJzdG9ja2FkZS1jYW5hcnkifQ.c3RvY2thZGUtY2FuYXJ5"
+// none. Its third part is the nonce of the control that plants it.
+const canary = "eyJhbGciOiJub25lIiwia2lkIjoic3RvY2thZGUifQ.eyJzdWIiOiJzdG9ja2FkZS1jYW5hcnkifQ."
+
+// isToken tells a token from what the control plants beside the attack.
+func isToken(t []byte) bool { return !strings.HasPrefix(string(t), canary) }
 
 func plantAndSearch(ctx context.Context, env *probe.Env) []verdict.Step {
 	const name = "plant a token"
-	dir := filepath.Join(os.TempDir(), "stockade-"+env.Nonce)
+	dir, planted := filepath.Join(os.TempDir(), "stockade-"+env.Nonce), canary+env.Nonce
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return []verdict.Step{probe.Denied(name, err)}
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a canary that stays harms nobody
-	if err := os.WriteFile(filepath.Join(dir, "token"), []byte(canary), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte(planted), 0o600); err != nil {
 		return []verdict.Step{probe.Denied(name, err)}
 	}
-	return []verdict.Step{defaultToken(dir), search(ctx, []string{dir})}
+	return []verdict.Step{defaultToken(dir), searchAll(ctx, func(t []byte) bool { return string(t) == planted })}
 }

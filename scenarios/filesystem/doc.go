@@ -8,5 +8,5 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	return []suite.Scenario{writeOutsideTmp(), hostMounts(), tmpSize(), setuidAndDeviceNodes()}
+	return []suite.Scenario{writeOutsideTmp(), hostMounts(), tmpSize(), setuidProgram()}
 }

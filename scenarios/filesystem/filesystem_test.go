@@ -3,14 +3,18 @@
 package filesystem
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -46,14 +50,100 @@ func TestOpeningLeavesTheContentAlone(t *testing.T) {
 	assert.Equal(t, verdict.Absent, open(file+"x").Class)
 }
 
+// nobody owns nothing of what a test makes.
+var nobody = identity{uid: 54321, groups: []int{54321}}
+
 func TestAFolderOpenToAllIsFound(t *testing.T) {
 	root := t.TempDir()
 	open, shut := filepath.Join(root, "a", "open"), filepath.Join(root, "shut")
 	require.NoError(t, os.MkdirAll(open, 0o755))
 	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // that is the case
 	require.NoError(t, os.Mkdir(shut, 0o755))
-	assert.Equal(t, []string{open}, openFolders(t.Context(), root))
-	assert.Empty(t, openFolders(t.Context(), root, filepath.Join(root, "a")))
+	found, err := openFolders(t.Context(), root, nobody)
+	require.NoError(t, err)
+	assert.Equal(t, []string{open}, found)
+	found, err = openFolders(t.Context(), root, nobody, filepath.Join(root, "a"))
+	require.NoError(t, err)
+	assert.Empty(t, found)
+}
+
+func TestAFolderOfTheUsersOwnIsFound(t *testing.T) {
+	root := t.TempDir()
+	own := filepath.Join(root, "own")
+	require.NoError(t, os.Mkdir(own, 0o500))
+	info, err := os.Stat(own)
+	require.NoError(t, err)
+	st := info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // a file's
+	found, err := openFolders(t.Context(), root, identity{uid: int(st.Uid)})
+	require.NoError(t, err)
+	assert.Contains(t, found, own, "the owner may give itself the right")
+
+	require.NoError(t, os.Chmod(own, 0o770)) //nolint:gosec // that is the case
+	found, err = openFolders(t.Context(), root, identity{uid: nobody.uid, groups: []int{int(st.Gid)}})
+	require.NoError(t, err)
+	assert.Equal(t, []string{own}, found)
+}
+
+func TestAWalkThatWasCutProvesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := openFolders(ctx, t.TempDir(), nobody)
+	require.Error(t, err)
+	assert.False(t, unseen("x", err).Class.IsEvidence())
+	_, err = openFolders(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nobody)
+	require.Error(t, err)
+	assert.False(t, createIn(ctx, []string{t.TempDir()}, "n").Class.IsEvidence())
+}
+
+func TestOfManyFoldersTheOneThatLetsAFileInCounts(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	assert.True(t, createIn(t.Context(), []string{nowhere, t.TempDir()}, "n").OK)
+	none := createIn(t.Context(), []string{nowhere}, "n")
+	assert.Equal(t, verdict.Absent, none.Class)
+	// A name too long is a denial of nothing, wherever it stands in the list.
+	odd := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
+	for _, dirs := range [][]string{{odd, nowhere}, {nowhere, odd}} {
+		assert.NotContains(t, writeOutsideTmp().Accept, createIn(t.Context(), dirs, "n").Class)
+	}
+}
+
+func TestWhatWasNotLookedAtWasNotDenied(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, steps := range map[string][]verdict.Step{
+		"write-outside-tmp": attackWriteOutside(ctx, &probe.Env{Nonce: "n"}), "host-mounts": attackHostMounts(ctx, &probe.Env{}),
+	} {
+		assert.True(t, slices.ContainsFunc(steps, func(s verdict.Step) bool { return !s.OK && !s.Class.IsEvidence() }), name)
+	}
+	assert.False(t, unseen("read mountinfo", os.ErrPermission).Class.IsEvidence(), "that it is denied does not make it empty")
+}
+
+func TestTheSpecSpeaksWhereTheSandboxCouldLie(t *testing.T) {
+	good := suite.PodFacts{Phase: "Running", Declared: true, ReadOnlyRoot: true, Writable: []string{"/tmp"}, Volumes: []string{"emptyDir:scratch"}}
+	for name, tc := range map[string]struct {
+		change func(*suite.PodFacts)
+		read   func(suite.Reading) verdict.Statement
+		live   bool
+		agrees bool
+	}{
+		"nothing writable":         {func(*suite.PodFacts) {}, nothingWritable, true, true},
+		"a writable root":          {func(f *suite.PodFacts) { f.ReadOnlyRoot = false }, nothingWritable, true, false},
+		"a writable mount":         {func(f *suite.PodFacts) { f.Writable = []string{"/tmp", "/data"} }, nothingWritable, true, false},
+		"a namesake of /tmp":       {func(f *suite.PodFacts) { f.Writable = []string{"/tmpfs"} }, nothingWritable, true, false},
+		"no folder of the node":    {func(*suite.PodFacts) {}, noHostPath, true, true},
+		"a folder of the node":     {func(f *suite.PodFacts) { f.Volumes = []string{"hostPath:node"} }, noHostPath, true, false},
+		"a spec that was not read": {func(f *suite.PodFacts) { f.Declared = false }, noHostPath, false, true},
+		"a Pod that has ended":     {func(f *suite.PodFacts) { f.Phase = "Failed" }, nothingWritable, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := good
+			tc.change(&pod)
+			s := tc.read(suite.Reading{Pod: pod})
+			assert.Equal(t, tc.live, s.Live)
+			assert.Equal(t, tc.agrees, s.Agrees, s.Detail)
+			assert.False(t, s.Breach, "a mutant must be caught by the attack itself")
+		})
+	}
 }
 
 func TestTmpIsWithinTmpAndItsNamesakesAreNot(t *testing.T) {
@@ -75,7 +165,7 @@ func TestMountinfoGivesTheNodesFoldersAway(t *testing.T) {
 	assert.False(t, sources(line("/")).OK)
 	// An emptyDir is the Pod's own, wherever the kubelet keeps it.
 	assert.False(t, sources(line("/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/scratch")).OK)
-	assert.Equal(t, verdict.Absent, sources("").Class)
+	assert.False(t, sources("").Class.IsEvidence(), "a table without a root was not read")
 }
 
 func TestFillCountsWhatTheFileHolds(t *testing.T) {
@@ -98,6 +188,38 @@ func TestOverfillingWhatIsNotThereIsNoEvidence(t *testing.T) {
 	assert.False(t, step.OK)
 	assert.Equal(t, verdict.Absent, step.Class)
 	assert.NotContains(t, tmpSize().Accept, step.Class)
+}
+
+// stat is what the kernel says of a file that a test cannot make.
+type stat struct {
+	os.FileInfo
+	mode os.FileMode
+	uid  uint32
+}
+
+func (s stat) Mode() os.FileMode { return s.mode }
+func (s stat) Sys() any          { return &syscall.Stat_t{Uid: s.uid} }
+
+func TestWhatCountsIsTheFileAndNotWhoRuns(t *testing.T) {
+	assert.True(t, setuidOf("x", stat{mode: 0o755 | os.ModeSetuid}).OK)
+	for _, s := range []stat{{mode: 0o755}, {mode: 0o755 | os.ModeSetuid, uid: 1000}} {
+		step := setuidOf("x", s)
+		assert.False(t, step.OK, "%s of %d", s.mode, s.uid)
+		assert.False(t, step.Class.IsEvidence(), "nothing was refused either")
+	}
+	dir := t.TempDir()
+	step := giveToRoot(dir, "n", os.Geteuid())
+	if os.Geteuid() == 0 {
+		assert.True(t, step.OK, step.Detail)
+		assert.True(t, giveToRoot(dir, "n", 1000).OK, "the control gives away somebody else's")
+	} else {
+		assert.Equal(t, verdict.Permission, step.Class, step.Detail)
+	}
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	// To be root is not to have made the file.
+	assert.False(t, giveToRoot(filepath.Join(dir, "nowhere"), "n", os.Geteuid()).OK)
 }
 
 func TestTheEffectiveUserIsReadFromTheStatus(t *testing.T) {

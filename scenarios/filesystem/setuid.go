@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,92 +22,86 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// setuidAndDeviceNodes accepts EPERM (no capability), EROFS (the image's file
-// cannot be changed), that the image has no set-user-id program, and Confined:
-// the program ran, and its effective user stayed the caller's. That last one has
-// two causes here, so that taking away one of them alone is no mutant: the
-// container's no_new_privs, and that gVisor ignores set-user-id bits unless it
-// is told otherwise.
-func setuidAndDeviceNodes() suite.Scenario {
+// setuidProgram accepts EPERM (no capability), EROFS (the image's file cannot be
+// changed), that the image has no set-user-id program, and Confined: the program
+// ran, and its effective user stayed the caller's. That last one has two causes
+// here, so that taking away one of them alone is no mutant: the container's
+// no_new_privs, and that gVisor ignores set-user-id bits unless it is told
+// otherwise. The mutant is for the other half: a sandbox that runs as root can
+// leave root's own set-user-id program on the node's disk without any capability.
+//
+// Device nodes are not tried. To make one takes root and CAP_MKNOD, two controls,
+// and gVisor refuses it on a mounted volume to everybody: no mutant could show
+// that such a step is able to fail.
+func setuidProgram() suite.Scenario {
 	return suite.Scenario{
-		ID:    "filesystem.setuid-and-device-nodes",
+		ID:    "filesystem.setuid-program",
 		Title: "Become root through a file",
-		About: "Makes device nodes in /tmp, gives a file to root, and starts a set-user-id program of the image to see as whom it " +
-			"runs. The control makes a device node in the privileged Pod.",
-		Claims:     []string{"AS-07", "AS-10"},
+		About: "Makes a program in /tmp, gives it to root and sets its set-user-id bit; then starts a set-user-id program of the image " +
+			"to see as whom it runs. The aim is reached when the file is root's and has the bit, whoever the sandbox runs as: on the " +
+			"node's disk it is a door for any user of the node. The control gives a program away in the privileged Pod.",
+		Claims:     []string{"AS-10"},
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1548.001", "T1611"},
 		Severity:   suite.High,
 		Attack:     attackSetuid,
-		Control: suite.ControlSpec{Act: makeNode,
-			Why: "A privileged Pod can make the node that the sandbox may not."},
+		Control: suite.ControlSpec{Act: giveAway,
+			Why: "A privileged Pod can give to root the program that the sandbox may not."},
 		Accept:  []verdict.Class{verdict.Permission, verdict.ReadOnly, verdict.Absent, verdict.Confined},
 		Timeout: 15 * time.Second,
 		Mutants: []string{"run-as-root"},
 	}
 }
 
-// device is a node to make. All are harmless to have made: none is opened
-// unless the sandbox may, and then only for reading.
-type device struct {
-	name         string
-	mode         uint32
-	major, minor int
-}
-
-var devices = []device{
-	{"the node's memory", syscall.S_IFCHR, 1, 1},
-	{"the first SCSI disk", syscall.S_IFBLK, 8, 0},
-	{"the first virtual disk", syscall.S_IFBLK, 254, 0},
-	{"KVM", syscall.S_IFCHR, 10, 232},
-}
-
 func attackSetuid(ctx context.Context, env *probe.Env) []verdict.Step {
-	var steps []verdict.Step
-	for _, d := range devices {
-		steps = append(steps, mknod(d, env.Nonce))
-	}
-	steps = append(steps, giveToRoot(env.Nonce))
-	return append(steps, runSetuid(ctx))
+	return []verdict.Step{giveToRoot(scratch, env.Nonce, os.Geteuid()), runSetuid(ctx)}
 }
 
-func makeNode(_ context.Context, env *probe.Env) []verdict.Step {
-	// The null device: a control Pod should not have the node's disk lying about.
-	return []verdict.Step{mknod(device{"the null device", syscall.S_IFCHR, 1, 3}, env.Nonce)}
+// giveAway begins with a program of somebody else's, so that what the control
+// shows is the giving.
+func giveAway(_ context.Context, env *probe.Env) []verdict.Step {
+	const somebody = 1000
+	return []verdict.Step{giveToRoot(scratch, env.Nonce, somebody)}
 }
 
-func mknod(d device, nonce string) verdict.Step {
-	step := verdict.Step{Name: "make a device node: " + d.name}
-	name := filepath.Join(scratch, ".stockade-node-"+nonce)
-	// The kernel's dev_t for small numbers.
-	if err := syscall.Mknod(name, d.mode|0o600, d.major<<8|d.minor); err != nil {
-		step.Class, step.Detail = probe.Classify(err), err.Error()
-		return step
-	}
-	_ = os.Remove(name) // the sandbox is thrown away
-	step.OK, step.Detail = true, fmt.Sprintf("node %d:%d was made", d.major, d.minor)
-	return step
-}
-
-// giveToRoot makes a program that would run as root, if it could be given away.
-func giveToRoot(nonce string) verdict.Step {
+// giveToRoot makes a program of owner's and tries to make it root's, with the
+// set-user-id bit. What counts is what the file is in the end, not who asked.
+func giveToRoot(dir, nonce string, owner int) verdict.Step {
 	step := verdict.Step{Name: "make a set-user-id program of root's"}
-	name := filepath.Join(scratch, ".stockade-suid-"+nonce)
+	name := filepath.Join(dir, ".stockade-suid-"+nonce)
 	if err := os.WriteFile(name, []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // it has to be a program
 		step.Class, step.Detail = verdict.Unknown, err.Error()
 		return step
 	}
 	defer os.Remove(name) //nolint:errcheck // the sandbox is thrown away
-	if os.Geteuid() == 0 {
-		step.OK, step.Detail = true, "the sandbox runs as root already"
+	if err := os.Chown(name, owner, -1); err != nil {
+		step.Class, step.Detail = verdict.Unknown, err.Error()
 		return step
 	}
-	if err := os.Chown(name, 0, 0); err != nil {
+	// A change of owner takes the bit away, so it comes first. The owner alone
+	// may set the bit, so that both must have worked.
+	if err := errors.Join(os.Chown(name, 0, -1), os.Chmod(name, 0o755|os.ModeSetuid)); err != nil {
 		step.Class, step.Detail = probe.Classify(err), err.Error()
 		return step
 	}
-	step.OK, step.Detail = true, "the file is root's now"
-	return step
+	info, err := os.Stat(name)
+	if err != nil {
+		step.Class, step.Detail = verdict.Unknown, err.Error()
+		return step
+	}
+	return setuidOf(step.Name, info)
+}
+
+// setuidOf judges the file that was made.
+func setuidOf(name string, info os.FileInfo) verdict.Step {
+	owner := -1
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = int(st.Uid)
+	}
+	if owner == 0 && info.Mode()&os.ModeSetuid != 0 {
+		return probe.Reached(name, "it is root's: %s", info.Mode())
+	}
+	return probe.Failed(name, verdict.Unknown, "nothing was refused, and yet it is %d's: %s", owner, info.Mode())
 }
 
 // runSetuid starts set-user-id programs that wait for input, and reads out of

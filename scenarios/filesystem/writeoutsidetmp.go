@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -27,7 +28,7 @@ func writeOutsideTmp() suite.Scenario {
 		ID:    "filesystem.write-outside-tmp",
 		Title: "Write outside of /tmp",
 		About: "Creates a file in every folder where one might be accepted: the well-known ones, every mount point, and " +
-			"every folder of the root file system that is open to all users. It also opens for writing what runtimes mount " +
+			"every folder that is open to all users, or to this one by its owner or group. It also opens for writing what runtimes mount " +
 			"into each container: `/etc/hosts`, `/etc/resolv.conf`, the termination log. The control writes to /tmp in the same sandbox.",
 		Claims:     []string{"AS-07"},
 		Kind:       suite.Guarantee,
@@ -36,9 +37,10 @@ func writeOutsideTmp() suite.Scenario {
 		Attack:     attackWriteOutside,
 		Control: suite.ControlSpec{At: suite.Sandbox, Act: writeTmp,
 			Why: "The same write works in /tmp of the same sandbox, so it is the place that is denied and not the act."},
-		Accept:  []verdict.Class{verdict.ReadOnly, verdict.Permission, verdict.Absent},
-		Timeout: 20 * time.Second,
-		Mutants: []string{"rootfs-writable", "shm-writable", "termination-log-default"},
+		Accept:    []verdict.Class{verdict.ReadOnly, verdict.Permission, verdict.Absent},
+		Timeout:   20 * time.Second,
+		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: nothingWritable}},
+		Mutants:   []string{"rootfs-writable", "shm-writable", "termination-log-default"},
 	}
 }
 
@@ -59,17 +61,53 @@ var mounted = []string{
 const scratch = "/tmp"
 
 func attackWriteOutside(ctx context.Context, env *probe.Env) []verdict.Step {
-	var steps []verdict.Step
-	for _, dir := range candidates(ctx) {
-		steps = append(steps, create(dir, env.Nonce))
-		if len(steps) >= probe.MaxStepsPer/2 {
-			break
-		}
+	points, err := mountPoints()
+	if err != nil {
+		return []verdict.Step{unseen("read mountinfo", err)}
 	}
-	for _, file := range writableFiles() {
+	var steps []verdict.Step
+	dirs := folders(points)
+	for _, dir := range dirs {
+		steps = append(steps, create(dir, env.Nonce))
+	}
+	for _, file := range writableFiles(points) {
 		steps = append(steps, open(file))
 	}
-	return steps
+	more, err := openFolders(ctx, "/", user(), "/proc", "/sys", scratch)
+	if err != nil {
+		steps = append(steps, unseen(openName, err))
+	}
+	more = slices.DeleteFunc(more, func(d string) bool { return slices.Contains(dirs, d) })
+	return append(steps, createIn(ctx, more, env.Nonce))
+}
+
+const openName = "create a file in a folder that is open to the user"
+
+// unseen is the step of something that could not be looked at, whatever the
+// error: what was not looked at was not denied.
+func unseen(name string, err error) verdict.Step {
+	return probe.Failed(name, verdict.Unknown, "not everything was looked at: %v", err)
+}
+
+// createIn tries many folders and returns one step: the first that let a file
+// in, or else the first whose denial is not among the accepted.
+func createIn(ctx context.Context, dirs []string, nonce string) verdict.Step {
+	accept := writeOutsideTmp().Accept
+	worst := probe.Failed(openName, verdict.Absent, "there is none")
+	for _, dir := range dirs {
+		if ctx.Err() != nil {
+			return unseen(openName, ctx.Err())
+		}
+		step := create(dir, nonce)
+		step.Name, step.Detail = openName, dir+": "+step.Detail
+		if step.OK {
+			return step
+		}
+		if slices.Contains(accept, worst.Class) {
+			worst = step
+		}
+	}
+	return worst
 }
 
 func writeTmp(_ context.Context, env *probe.Env) []verdict.Step {
@@ -114,9 +152,9 @@ func open(file string) verdict.Step {
 }
 
 // writableFiles adds to the list every mounted file that mountinfo names.
-func writableFiles() []string {
+func writableFiles(points []string) []string {
 	files := append([]string(nil), mounted...)
-	for _, m := range mountPoints() {
+	for _, m := range points {
 		if info, err := os.Stat(m); err == nil && info.Mode().IsRegular() && !within(m, scratch) {
 			files = append(files, m)
 		}
@@ -124,48 +162,86 @@ func writableFiles() []string {
 	return unique(files)
 }
 
-// candidates returns the folders to try: the list, the mount points, and every
-// folder that all users may write; never /tmp.
-func candidates(ctx context.Context) []string {
+// folders returns the list and the mount points that are folders; never /tmp.
+func folders(points []string) []string {
 	dirs := append([]string(nil), places...)
-	for _, m := range mountPoints() {
+	for _, m := range points {
 		if isDir(m) {
 			dirs = append(dirs, m)
 		}
 	}
-	dirs = append(dirs, openFolders(ctx, "/", "/proc", "/sys", scratch)...)
 	return slices.DeleteFunc(unique(dirs), func(d string) bool { return within(d, scratch) })
 }
 
-// openFolders finds the folders below root that all users may write. /proc is
+// identity is a user with its groups.
+type identity struct {
+	uid    int
+	groups []int
+}
+
+func user() identity {
+	groups, _ := os.Getgroups() // without them the primary one is left
+	return identity{os.Geteuid(), append(groups, os.Getegid())}
+}
+
+// mayWrite reads a folder's mode as a kernel would for the user.
+func (u identity) mayWrite(info fs.FileInfo) bool {
+	mode := info.Mode().Perm()
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case mode&0o002 != 0 || u.uid == 0 || !ok:
+		return true
+	case int(st.Uid) == u.uid:
+		return true // the owner may give itself the right
+	}
+	return mode&0o020 != 0 && slices.Contains(u.groups, int(st.Gid))
+}
+
+// openFolders finds the folders below root that the user may write. /proc is
 // left out by the caller: it has a folder for every process, and no file can be
-// made in any.
-func openFolders(ctx context.Context, root string, except ...string) []string {
+// made in any. A folder that cannot be read and can be entered has places that
+// were not looked at, and is an error; one that cannot be entered keeps the
+// user from all that is in it. An error comes with what was found until then.
+func openFolders(ctx context.Context, root string, u identity, except ...string) ([]string, error) {
 	var dirs []string
-	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // what cannot be read is not walked
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
-			return fs.SkipAll
-		case err != nil || !d.IsDir():
+			return ctx.Err()
+		case d == nil:
+			return err
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // others remove folders meanwhile
+		case !d.IsDir():
 			return nil
 		case slices.Contains(except, path):
 			return fs.SkipDir
 		}
-		if info, err := d.Info(); err == nil && info.Mode().Perm()&0o002 != 0 {
+		if err != nil {
+			if syscall.Access(path, 1) != nil { // X_OK
+				return nil
+			}
+			return err
+		}
+		if info, err := d.Info(); err == nil && u.mayWrite(info) {
 			dirs = append(dirs, path)
 		}
 		return nil
 	})
-	return dirs
+	return dirs, err
 }
 
-// mountPoints reads the mount points out of mountinfo; nil where there is none.
-func mountPoints() []string {
+// mountPoints reads the mount points out of mountinfo.
+func mountPoints() ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return parseMountPoints(string(text))
+	points := parseMountPoints(string(text))
+	if len(points) == 0 {
+		return nil, errors.New("mountinfo names no mount, not even the root")
+	}
+	return points, nil
 }
 
 // parseMountPoints takes the fifth field of each line, and undoes the octal

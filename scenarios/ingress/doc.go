@@ -23,7 +23,7 @@ import (
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	return []suite.Scenario{spoofedRouterLabel(), siblingSession()}
+	return []suite.Scenario{spoofedRouterLabel(), siblingSession(), defaultPolicySpoofedLabel(), defaultPolicySibling()}
 }
 
 // knock connects to the sandbox's listener.

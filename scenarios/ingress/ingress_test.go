@@ -17,7 +17,7 @@ import (
 func TestTheFamilyRegisters(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	require.Len(t, r.All(), 2)
+	require.Len(t, r.All(), 4)
 	for _, s := range r.All() {
 		assert.True(t, s.Listener, "%s: without a listener a refusal looks like a denial", s.ID)
 		assert.Equal(t, suite.Router, s.Control.At, "%s: only the router may get in", s.ID)
@@ -33,6 +33,9 @@ func TestASandboxThatLetsOneInIsFound(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener's address
 	env := &probe.Env{Nonce: "n", Site: probe.Site{Own: "127.0.0.1", ListenPort: port}}
 	assert.True(t, knock(t.Context(), env)[0].OK, "the kernel accepts before the listener does")
+	env.Part = probe.Control
+	assert.False(t, knock(t.Context(), env)[0].OK, "the control wants the listener's own word")
+	env.Part = probe.Attack
 	require.NoError(t, l.Close())
 	s := knock(t.Context(), env)[0]
 	assert.Equal(t, verdict.Refused, s.Class, "which the scenarios do not take for a denial")
@@ -42,4 +45,16 @@ func TestWithoutAnAddressNothingIsTried(t *testing.T) {
 	assert.False(t, knock(t.Context(), &probe.Env{})[0].Class.IsEvidence())
 	assert.Empty(t, own(probe.Site{}))
 	assert.Equal(t, []string{"10.0.0.9"}, own(probe.Site{Own: "10.0.0.9"}))
+}
+
+func TestTheDefaultPolicyIsAttackedToo(t *testing.T) {
+	seed := 0
+	for _, s := range Scenarios() {
+		if s.Target == "seed" {
+			seed++
+			assert.Equal(t, []string{"AS-04"}, s.Claims)
+			assert.Contains(t, s.Mutants, "network-unmanaged", "%s: no policy at all must be noticed", s.ID)
+		}
+	}
+	assert.Equal(t, 2, seed)
 }

@@ -5,6 +5,8 @@ package kernel
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 
@@ -14,9 +16,9 @@ import (
 )
 
 // hostDevices (RT-10, RT-14, RT-15). Absent is the answer of a kernel that has
-// no such device or file. Permission and ReadOnly are for those of which
-// gVisor has one of its own, with nothing behind it (sysrq-trigger), and for
-// masked paths. A file that opens but gives nothing (a masked path under runc
+// no such device or file. Permission and ReadOnly are for files of which gVisor
+// has one of its own, with nothing behind it (sysrq-trigger), and for masked
+// paths; of a device they are no denial, since none may be there at all. A file that opens but gives nothing (a masked path under runc
 // is /dev/null) counts as Absent: there is no fact of the node in it.
 func hostDevices() suite.Scenario {
 	return suite.Scenario{
@@ -63,7 +65,7 @@ var levers = []string{
 func openDoors(context.Context, *probe.Env) []verdict.Step {
 	var steps []verdict.Step
 	for _, p := range devices {
-		steps = append(steps, opened("open "+p, openOnly(p, false)))
+		steps = append(steps, device("open "+p, p, openOnly(p, false)))
 	}
 	for _, p := range facts {
 		text, err := peek(p)
@@ -75,6 +77,23 @@ func openDoors(context.Context, *probe.Env) []verdict.Step {
 		steps = append(steps, opened("open "+p+" for writing", openOnly(p, true)))
 	}
 	return steps
+}
+
+// device looks whether the node's device is there when it did not open: the
+// next sandbox may run as a user that can open it.
+func device(name, path string, err error) verdict.Step {
+	step := opened(name, err)
+	if step.OK || step.Class == verdict.Absent {
+		return step
+	}
+	info, serr := os.Lstat(path)
+	switch {
+	case serr == nil:
+		return probe.Reached(name, "it is there (%s), though it did not open: %v", info.Mode(), err)
+	case errors.Is(serr, fs.ErrNotExist):
+		return probe.Failed(name, verdict.Absent, "%v", serr)
+	}
+	return probe.Failed(name, verdict.Unknown, "whether it is there cannot be told: %v", serr)
 }
 
 func opened(name string, err error) verdict.Step {

@@ -5,10 +5,13 @@ package kernel
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -108,6 +111,17 @@ func TestADoorIsJudgedByWhatIsBehindIt(t *testing.T) {
 			assert.Equal(t, c.class, c.step.Class, name)
 		}
 	}
+}
+
+func TestADeviceThatIsThereIsABreachThoughItDidNotOpen(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "sda")
+	require.NoError(t, os.WriteFile(there, nil, 0o600))
+	assert.True(t, device("x", there, syscall.EACCES).OK)
+	assert.True(t, device("x", there, syscall.ENXIO).OK)
+	assert.Equal(t, verdict.Absent, device("x", there+"x", syscall.EACCES).Class)
+	assert.Equal(t, verdict.Absent, device("x", there, syscall.ENOENT).Class)
+	hidden := device("x", filepath.Join(there, strings.Repeat("x", 300)), syscall.EACCES)
+	assert.False(t, hidden.OK)
 }
 
 func TestAnEmptySetIsTheOnlyGoodOne(t *testing.T) {

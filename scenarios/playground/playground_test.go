@@ -56,6 +56,8 @@ func (s *server) Create(_ context.Context, o suite.Object, _ bool) (suite.Answer
 	return s.answer, s.err
 }
 
+func (s *server) Update(context.Context, suite.Object) (suite.Answer, error) { return s.answer, s.err }
+
 func (s *server) Get(context.Context, string, string, string) (suite.Answer, error) {
 	return suite.Answer{Code: 200, Object: object{"spec": object{"securityContext": object{"runAsUser": int64(20007)}}}}, nil
 }

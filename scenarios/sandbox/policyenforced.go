@@ -14,8 +14,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// policyEnforced comes before every other network verdict in meaning: without
-// an enforcer a NetworkPolicy is a text. It accepts Dropped alone, because that
+// policyEnforced comes before every other network verdict in meaning, not in
+// time: without an enforcer a NetworkPolicy is a text. It gates none of them,
+// since each has a control and a witness of its own. It accepts Dropped alone, because that
 // is what the data plane of the reference does with a policy's denial, and it
 // wants the flow's drop from the data plane itself.
 func policyEnforced() suite.Scenario {
@@ -31,7 +32,10 @@ func policyEnforced() suite.Scenario {
 		Severity:   suite.Critical,
 		Attack:     attackConnect,
 		Control: suite.ControlSpec{
-			Why: "Both destinations answer a Pod that no policy selects."},
+			// The control Pod is one of the destinations, and reaches itself
+			// whatever the network does.
+			At: suite.Router, Act: answeredThere,
+			Why: "Both destinations answer another Pod that no policy selects."},
 		Accept: []verdict.Class{verdict.Dropped},
 		Witnesses: []suite.Witness{
 			{Name: suite.RangeLog},
@@ -65,6 +69,14 @@ func attackConnect(ctx context.Context, env *probe.Env) []verdict.Step {
 		steps = append(steps, connect(ctx, addr, env.Nonce))
 	}
 	return steps
+}
+
+// answeredThere demands of the control that it was the listener that answered.
+func answeredThere(ctx context.Context, env *probe.Env) []verdict.Step {
+	return []verdict.Step{
+		connect(ctx, env.Site.PublicTCP, env.Nonce),
+		probe.ReachListener(ctx, env, "connect to a Pod", env.Site.ControlPod, env.Site.ListenPort),
+	}
 }
 
 // connect dials, sends the nonce for the witness on the other side, and reads:

@@ -56,6 +56,10 @@ func (c *cluster) Get(_ context.Context, _, kind, name string) (suite.Answer, er
 	return suite.Answer{Code: 404, Reason: "NotFound"}, nil
 }
 
+func (c *cluster) Update(context.Context, suite.Object) (suite.Answer, error) {
+	return suite.Answer{Code: 405}, nil
+}
+
 func (c *cluster) Delete(_ context.Context, _, kind, name string) (suite.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,6 +167,14 @@ func TestConnectingNeedsAnAnswer(t *testing.T) {
 	closed := l.Addr().String()
 	require.NoError(t, l.Close())
 	assert.Equal(t, verdict.Refused, connect(t.Context(), closed, nonce).Class)
+}
+
+func TestTheControlOfEnforcementIsNotItsOwnDestination(t *testing.T) {
+	s := policyEnforced()
+	assert.Equal(t, suite.Router, s.Control.At, "the control Pod reaches itself whatever the network does")
+	for _, step := range s.Control.Act(t.Context(), &probe.Env{Nonce: nonce}) {
+		assert.False(t, step.OK, "%s: the site names nothing", step.Name)
+	}
 }
 
 func TestASiteWithoutAddressesIsNoEvidence(t *testing.T) {

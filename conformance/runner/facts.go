@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// declared adds what the live Pod's spec says: unlike the probe, it is no word
+// of the sandbox's.
+func declared(f *suite.PodFacts, pod *corev1.Pod) {
+	f.Declared, f.ReadOnlyRoot = true, true
+	for _, v := range pod.Spec.Volumes {
+		f.Volumes = append(f.Volumes, volumeKind(v.VolumeSource)+":"+v.Name)
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+			f.ReadOnlyRoot = false
+		}
+		for _, m := range c.VolumeMounts {
+			if !m.ReadOnly {
+				f.Writable = append(f.Writable, m.MountPath)
+			}
+		}
+		variables(f, c)
+	}
+}
+
+// volumeKind is the name of the one field that is set, as the API spells it.
+func volumeKind(v corev1.VolumeSource) string {
+	text, err := json.Marshal(v)
+	var fields map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil || len(fields) != 1 {
+		return "unknown"
+	}
+	for kind := range fields {
+		return kind
+	}
+	return "unknown"
+}
+
+func variables(f *suite.PodFacts, c corev1.Container) {
+	from := func(kind, name string) { f.EnvFrom = append(f.EnvFrom, fmt.Sprintf("%s:%s", kind, name)) }
+	for _, e := range c.EnvFrom {
+		if e.SecretRef != nil {
+			from("secret", e.SecretRef.Name)
+		}
+		if e.ConfigMapRef != nil {
+			from("configMap", e.ConfigMapRef.Name)
+		}
+	}
+	for _, e := range c.Env {
+		f.Env = append(f.Env, e.Name)
+		switch v := e.ValueFrom; {
+		case v == nil:
+		case v.SecretKeyRef != nil:
+			from("secret", v.SecretKeyRef.Name)
+		case v.ConfigMapKeyRef != nil:
+			from("configMap", v.ConfigMapKeyRef.Name)
+		}
+	}
+}

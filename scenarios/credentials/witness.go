@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package credentials
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// identities are the kinds of volume that bring something which speaks for
+// somebody. A projected volume may hold a token, and a CSI driver a secret of
+// any store.
+var identities = []string{"secret", "projected", "csi"}
+
+// noIdentity lets the API server say that the Pod was given no volume that can
+// hold a token: a sandbox that lies about its files cannot lie about its spec.
+func noIdentity(r suite.Reading) verdict.Statement {
+	var found []string
+	for _, v := range r.Pod.Volumes {
+		if kind, _, _ := strings.Cut(v, ":"); slices.Contains(identities, kind) {
+			found = append(found, v)
+		}
+	}
+	return said(r, found, "volumes")
+}
+
+// noSecrets lets it say the same of the variables that the spec sets: that none
+// comes out of a Secret or a ConfigMap, and that each is on the list.
+func noSecrets(r suite.Reading) verdict.Statement {
+	found := slices.Clone(r.Pod.EnvFrom)
+	for _, name := range r.Pod.Env {
+		if !allowed.MatchString(name) {
+			found = append(found, name)
+		}
+	}
+	return said(r, found, "variables")
+}
+
+// said is no breach: what the Pod was given has yet to be found, and a mutant
+// must be caught by the finding.
+func said(r suite.Reading, found []string, what string) verdict.Statement {
+	s := verdict.Statement{Witness: suite.APIServer, Live: r.Pod.Phase == "Running" && r.Pod.Declared, Agrees: len(found) == 0}
+	s.Detail = "no " + what + " of the Pod's spec can hold an identity or a secret"
+	if !s.Agrees {
+		s.Detail = what + " of the Pod's spec: " + strings.Join(found, ", ")
+	}
+	return s
+}
