@@ -83,10 +83,12 @@ func Registry() *suite.Registry {
 		}
 	}
 	var r suite.Registry
+	other := scenario("disk.fill-scratch", "Fill the scratch space", "AS-05", "writable-root")
+	other.Target = "seed" // of another profile
 	r.MustAdd(
 		scenario("egress.connect-out", "Connect to a public address", "AS-06", "open-egress"),
 		scenario("filesystem.write-root", "Write outside of the scratch space", "AS-07", "writable-root"),
-		scenario("disk.fill-scratch", "Fill the scratch space", "AS-05", "writable-root"), // of another profile
+		other,
 	)
 	return &r
 }

@@ -19,6 +19,9 @@ type Profile struct {
 	Target string
 	// Claims are the ids that the deployment has to answer for.
 	Claims []string
+	// Only is the kind of deployment that its scenarios must be restricted to
+	// (Scenario.Target); empty means those that are not restricted.
+	Only string
 	// Also are scenarios that no claim of the system's text asks for, and that
 	// hold on a deployment that is hardened.
 	Also []string
@@ -37,7 +40,8 @@ var Profiles = []Profile{
 		Also:   []string{"resources.process-bomb"},
 	}, {
 		ID: "agent-sandbox-default", Title: "Agent Sandbox with the controller's default network policy", Target: "default",
-		Claims: numbered("AS", 3, 4, 5, 11),
+		Claims: numbered("AS", 3, 4, 5, 11), Only: "seed",
+		Also: []string{"sandbox.bare-sandbox-network"},
 	}, {
 		ID: "kode-gopher-local", Title: "kode-gopher on a cluster of one user's own", Target: "kode-gopher-local",
 		Claims: numbered("KG", 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 13),
@@ -78,7 +82,10 @@ func ProfileIDs() []string {
 
 // Has tells whether a scenario belongs to the profile.
 func (p Profile) Has(s *Scenario) bool {
-	return slices.Contains(p.Also, s.ID) || slices.ContainsFunc(s.Claims, func(c string) bool { return slices.Contains(p.Claims, c) })
+	if slices.Contains(p.Also, s.ID) {
+		return true
+	}
+	return s.Target == p.Only && slices.ContainsFunc(s.Claims, func(c string) bool { return slices.Contains(p.Claims, c) })
 }
 
 // Of returns the scenarios of a profile, in the order given.

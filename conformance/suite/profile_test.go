@@ -43,6 +43,7 @@ func TestAScenarioIsOfTheProfilesWhoseClaimsItSpeaksFor(t *testing.T) {
 	var r Registry
 	kernel, door, policy := valid("kernel.ask"), valid("door.knock"), valid("net.default")
 	kernel.Claims, door.Claims, policy.Claims = []string{"AS-01", "PG-01"}, []string{"PG-02"}, []string{"AS-05"}
+	policy.Target = "seed"
 	r.MustAdd(kernel, door, policy)
 	ids := func(profile string, words ...string) (out []string) {
 		p, ok := ProfileByID(profile)

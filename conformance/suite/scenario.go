@@ -291,6 +291,11 @@ type Scenario struct {
 	// Timeout bounds one attempt; 0 means 10 s.
 	Timeout time.Duration
 
+	// Target restricts the scenario to deployments of one kind; empty means the
+	// hardened ones. "seed" is those that leave their network to the
+	// controller's default policy.
+	Target string
+
 	// Mutants are the overlays under overlays/mutants that this scenario must
 	// report as Breached.
 	Mutants []string

@@ -17,6 +17,7 @@ func defaultPolicyPrivate() suite.Scenario {
 		Claims: []string{"AS-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1046", "T1552.005"},
 		Refs:       []string{"https://github.com/kubernetes-sigs/agent-sandbox"},
+		Target:     "seed",
 		Attack:     reachPrivate,
 		Control:    suite.ControlSpec{Why: "a Pod without a policy reaches every one of these places"},
 		Accept:     dropped,

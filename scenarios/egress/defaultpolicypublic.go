@@ -28,6 +28,7 @@ func defaultPolicyPublic() suite.Scenario {
 		Claims: []string{"AS-05"}, Kind: suite.Limit, Severity: suite.Medium,
 		Techniques: []string{"T1048", "T1567"},
 		Refs:       []string{"https://github.com/kubernetes-sigs/agent-sandbox"},
+		Target:     "seed",
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
 			steps := probe.Together(
 				func() verdict.Step { return probe.ReachTCP(ctx, env, "send over TCP", env.Site.PublicTCP) },

@@ -222,6 +222,7 @@ func TestTheTotalsAreComparedOutsideOfTheSandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := verdict.Decide(verdict.Evidence{
+				Core:     verdict.MustWork,
 				Attempts: []verdict.Attempt{{Nonce: nonce, Complete: true, Steps: judgeCoffee(nonce, c.steps)}},
 				Controls: []verdict.Attempt{{Complete: true, Steps: addUp(t.Context(), &probe.Env{Nonce: nonce})}},
 			})
