@@ -8,20 +8,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/stockade-dev/stockade/scenarios/all"
+	"github.com/stockade-dev/stockade/conformance/suite"
 )
 
-func TestEveryTargetButTheSeedHasToShowItsEnforcer(t *testing.T) {
-	for _, target := range []string{"reference", "template/mine"} {
-		g := gateOf(target)
-		require.NotNil(t, g, target)
-		assert.Contains(t, g.Claims, "AS-12", target)
+func TestTheGateIsOfTheProfilesThatItCanHoldOn(t *testing.T) {
+	for _, p := range suite.Profiles {
+		s := gateOf(p)
+		if p.ID != suite.DefaultProfile {
+			assert.Nil(t, s, "%s: its own policy lets the gate's packets out, or there is no network", p.ID)
+			continue
+		}
+		require.NotNil(t, s, p.ID)
+		assert.Equal(t, gate, s.ID)
 	}
-	assert.Nil(t, gateOf("seed"))
-}
-
-func TestTheCanaryIsJudgedOutsideOfTheSandbox(t *testing.T) {
-	s, ok := all.Registry.Get(canary)
-	require.True(t, ok)
-	assert.NotNil(t, s.Judge)
 }
