@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
 func TestTheGateIsOfTheProfilesThatItCanHoldOn(t *testing.T) {
@@ -19,6 +20,12 @@ func TestTheGateIsOfTheProfilesThatItCanHoldOn(t *testing.T) {
 			continue
 		}
 		require.NotNil(t, s, p.ID)
-		assert.Equal(t, gate, s.ID)
+		assert.Contains(t, s.Claims, "AS-12")
 	}
+}
+
+func TestTheCanaryIsJudgedOutsideOfTheSandbox(t *testing.T) {
+	s, ok := all.Registry.Get(canary)
+	require.True(t, ok)
+	assert.NotNil(t, s.Judge)
 }
