@@ -141,6 +141,8 @@ type Runner interface {
 
 // RunOptions say what to attack, with what.
 type RunOptions struct {
+	// Profile is what the scenarios are of.
+	Profile suite.Profile
 	// Place says where the targets are; nil means the place that `up` made here.
 	Place *descriptor.Descriptor
 	// Target is one of [Targets], or the name of Template.
@@ -152,8 +154,9 @@ type RunOptions struct {
 	Progress  *progress.Reporter
 }
 
-// ProveOptions say which mutants to try; none means all.
+// ProveOptions say which mutants to try; none means all of the profile.
 type ProveOptions struct {
+	Profile  suite.Profile
 	Mutants  []string
 	Progress *progress.Reporter
 }
@@ -163,10 +166,36 @@ type Mutant struct {
 	ID string `json:"id"`
 	// Title says what it weakens.
 	Title string `json:"title"`
+	// Base is the profile whose deployment it weakens.
+	Base string `json:"base"`
 }
 
-// Targets are what a run can attack.
-var Targets = []string{"reference", "seed"}
+// Targets are what a run can attack: that of each profile, and the seed's own
+// template, which leaves its network to the default policy.
+var Targets = targetNames()
+
+const seedTarget = "seed"
+
+func targetNames() []string {
+	var out []string
+	for _, p := range suite.Profiles {
+		out = append(out, p.Target)
+	}
+	return append(out, seedTarget)
+}
+
+// profileOf is the profile that a target is asked about when nobody says which.
+func profileOf(target string) (suite.Profile, bool) {
+	if target == seedTarget {
+		return suite.ProfileByID("agent-sandbox-default")
+	}
+	for _, p := range suite.Profiles {
+		if p.Target == target {
+			return p, true
+		}
+	}
+	return suite.Profile{}, false
+}
 
 // Home returns the folder for stockade's files: STOCKADE_HOME, or stockade
 // under the user's cache folder.

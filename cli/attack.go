@@ -35,13 +35,17 @@ func (o *output) flags(cmd *cobra.Command) {
 
 func (a *App) runCmd() *cobra.Command {
 	var o output
-	var target, file, stack string
+	var profile, target, file, stack string
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "run [WORD…]", Short: "Attack the sandboxes, and report",
-		Long: `Attack a target from inside and report what held. A word selects scenarios: an id,
-a family, a claim or a mutant; no word selects all that belong to the target. A word
-that selects nothing is an error.
+		Long: `Attack a target from inside and report what held. A profile is a system as it is
+deployed, with all that its text claims; it brings its own target. A word selects
+scenarios of it: an id, a family, a claim or a mutant; no word selects all of them. A
+word that selects nothing is an error.
+
+With --target another deployment is attacked than the profile's own, and words select
+out of all scenarios: whether the seed's own template holds AS-16 is a fair question.
 
 With --template the target is a SandboxTemplate of your own: the file holds exactly
 one, of extensions.agents.x-k8s.io/v1beta1. It is deployed beside the others in a
@@ -49,19 +53,23 @@ namespace made for this run, with a warm pool of one, and removed again. Its ima
 have to be on the nodes, since no registry can be reached from the seal.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
-		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml\n  stockade run --stack dev",
+		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --profile playground\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml\n  stockade run --stack dev",
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return a.words(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, words []string) error {
-			if file != "" && cmd.Flags().Changed("target") {
-				return usage("--template brings a target of its own: leave out --target")
+			if file != "" && (target != "" || profile != "") {
+				return usage("--template brings a target of its own: leave out --target and --profile")
 			}
-			target, template, err := aim(target, file)
+			at, template, err := aim(profile, target, file)
 			if err != nil {
 				return err
 			}
-			picked, waivers, err := a.understand(target, words, o)
+			picked, err := a.pick(at, words)
+			if err != nil {
+				return err
+			}
+			waivers, err := a.waivers(o, a.isScenario)
 			if err != nil {
 				return err
 			}
@@ -78,7 +86,9 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 							return err
 						}
 					}
-					run, err := a.Runner.Run(ctx, RunOptions{Place: place, Target: target, Template: template, Scenarios: picked, Progress: a.progress()})
+					run, err := a.Runner.Run(ctx, RunOptions{
+						Place: place, Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress(),
+					})
 					if errors.Is(err, guest.ErrUnfit) {
 						return usage("%w", err)
 					}
@@ -88,96 +98,166 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().StringVar(&target, "target", "reference", "what to attack: "+strings.Join(Targets, " or "))
+	cmd.Flags().StringVar(&profile, "profile", "", "the `profile` to run: "+list(suite.ProfileIDs())+" (default "+suite.DefaultProfile+")")
+	cmd.Flags().StringVar(&target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
 	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
 	cmd.Flags().StringVar(&stack, "stack", "", "attack the place that this Pulumi `stack` exports")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
+	fixed(cmd, "profile", suite.ProfileIDs())
 	return cmd
 }
 
-// aim returns the target's name, and the user's own template where it is one.
-func aim(target, file string) (string, *guest.Template, error) {
-	if file == "" {
-		if !slices.Contains(Targets, target) {
-			return "", nil, usage("there is no target %q: it is %s, or bring one with --template", target, strings.Join(Targets, " or "))
-		}
-		return target, nil, nil
+// list is "a, b or c".
+func list(all []string) string {
+	if len(all) < 2 {
+		return strings.Join(all, "")
 	}
-	t, err := guest.Read(file)
-	if err != nil {
-		return "", nil, usage("%w", err)
-	}
-	return t.Target(), t, nil
+	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
+
+// aimed is what a run is about, and where it goes.
+type aimed struct {
+	profile suite.Profile
+	target  string
+	// elsewhere says that the user named the target.
+	elsewhere bool
+}
+
+// aim returns the profile and the target, and the user's own template where it
+// is one.
+func aim(profile, target, file string) (aimed, *guest.Template, error) {
+	p, err := profileNamed(profile)
+	if err != nil {
+		return aimed{}, nil, err
+	}
+	switch {
+	case file != "":
+		t, err := guest.Read(file)
+		if err != nil {
+			return aimed{}, nil, usage("%w", err)
+		}
+		return aimed{profile: p, target: t.Target()}, t, nil
+	case target == "":
+		return aimed{profile: p, target: p.Target}, nil, nil
+	}
+	own, ok := profileOf(target)
+	if !ok {
+		return aimed{}, nil, usage("there is no target %q: it is %s, or bring one with --template", target, list(Targets))
+	}
+	if profile == "" {
+		p = own
+	}
+	return aimed{p, target, true}, nil, nil
+}
+
+func profileNamed(id string) (suite.Profile, error) {
+	if id == "" {
+		id = suite.DefaultProfile
+	}
+	p, ok := suite.ProfileByID(id)
+	if !ok {
+		return p, usage("there is no profile %q: it is %s", id, list(suite.ProfileIDs()))
+	}
+	return p, nil
+}
+
+// pick returns the scenarios that the words select.
+func (a *App) pick(at aimed, words []string) ([]*suite.Scenario, error) {
+	var picked []*suite.Scenario
+	var err error
+	if at.elsewhere && len(words) > 0 {
+		picked, err = a.Registry.Select(words...)
+	} else {
+		picked, err = a.Registry.Pick(at.profile, words...)
+	}
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	if len(picked) == 0 {
+		return nil, usage("nothing to run: there is no scenario of the profile %s", at.profile.ID)
+	}
+	return picked, nil
+}
+
+func (a *App) isScenario(id string) bool { _, ok := a.Registry.Get(id); return ok }
 
 func (a *App) proveCmd() *cobra.Command {
 	var o output
 	var cover bool
+	var profile string
 	cmd := &cobra.Command{
 		Use: "prove [MUTANT…]", Short: "Show that every check can fail",
-		Long: `Run the hardened reference, on which nothing may be breached; then weaken one
-control after the other, and demand of each scenario that it sees its own mutant.
+		Long: `Run the hardened deployment of a profile, on which nothing may be breached; then weaken
+one control after the other, and demand of each scenario that it sees its own mutant.
 A mutant that did not take effect, or that broke more than its control, counts as
-void, not as killed. Without arguments all mutants are tried; with --cover so many
-that every scenario meets at least one of its own, in about half the time.`,
+void, not as killed. Without arguments all mutants of the profile are tried; with
+--cover so many that every scenario meets at least one of its own, in about half the
+time. A mutant that is named brings its own profile.`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.Registry.Mutants(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, mutants []string) error {
-			known := a.Registry.Mutants()
-			for _, m := range mutants {
-				if !slices.Contains(known, m) {
-					return usage("there is no mutant %q; `stockade list mutants` shows them", m)
-				}
+			if cover && len(mutants) > 0 {
+				return usage("name mutants, or say --cover, not both")
+			}
+			p, bases, err := a.proved(profile, mutants)
+			if err != nil {
+				return err
 			}
 			if cover {
-				if len(mutants) > 0 {
-					return usage("name mutants, or say --cover, not both")
-				}
-				mutants = a.Registry.Cover()
+				mutants = a.Registry.Cover(func(m string) bool { return bases[m] == p.ID })
 			}
-			_, waivers, err := a.understand("reference", nil, o)
+			waivers, err := a.waivers(o, a.isScenario)
 			if err != nil {
 				return err
 			}
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
-					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Mutants: mutants, Progress: a.progress()})
+					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Progress: a.progress()})
 					return a.conclude(ctx, run, kills, err, waivers, o)
 				})
 			})
 		},
 	}
 	o.flags(cmd)
+	cmd.Flags().StringVar(&profile, "profile", "", "the `profile` whose deployment is weakened (default "+suite.DefaultProfile+")")
 	cmd.Flags().BoolVar(&cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
+	fixed(cmd, "profile", suite.ProfileIDs())
 	return cmd
 }
 
-// understand checks all that the user said before anything is attacked.
-func (a *App) understand(target string, words []string, o output) ([]*suite.Scenario, []report.Waiver, error) {
-	picked, err := a.Registry.Select(words...)
+// proved returns the profile whose mutants are tried, and the profile of every
+// mutant.
+func (a *App) proved(profile string, mutants []string) (suite.Profile, map[string]string, error) {
+	described, err := a.Mutants()
 	if err != nil {
-		return nil, nil, usage("%w", err)
+		return suite.Profile{}, nil, fmt.Errorf("reading the mutants: %w", err)
 	}
-	if len(words) == 0 {
-		picked = runner.ForTarget(picked, target)
-	} else {
-		// Who asks for a scenario by name gets it on any target but one that
-		// it is not made for: whether the seed holds AS-16 is a fair question.
-		picked = slices.DeleteFunc(slices.Clone(picked), func(s *suite.Scenario) bool {
-			return s.Target != "" && s.Target != target
-		})
+	bases := map[string]string{}
+	for _, m := range described {
+		bases[m.ID] = m.Base
 	}
-	if len(picked) == 0 {
-		return nil, nil, usage("nothing to run: none of the scenarios is for the target %s", target)
+	for _, m := range mutants {
+		base, ok := bases[m]
+		switch {
+		case !ok:
+			return suite.Profile{}, nil, usage("there is no mutant %q; `stockade list mutants` shows them", m)
+		case profile == "":
+			profile = base
+		case base != profile:
+			return suite.Profile{}, nil, usage("the mutant %s is of the profile %s, not of %s: prove them one profile at a time", m, base, profile)
+		}
 	}
-	waivers, err := a.waivers(o, func(id string) bool { _, ok := a.Registry.Get(id); return ok })
+	p, err := profileNamed(profile)
 	if err != nil {
-		return nil, nil, err
+		return p, nil, err
 	}
-	return picked, waivers, nil
+	if !slices.ContainsFunc(described, func(m Mutant) bool { return m.Base == p.ID }) {
+		return p, nil, usage("the profile %s has no mutants of its own: its scenarios are proved with those of %s", p.ID, suite.DefaultProfile)
+	}
+	return p, bases, nil
 }
 
 // waivers reads the user's waivers, if there are any; known tells whether an id

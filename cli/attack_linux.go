@@ -37,14 +37,17 @@ const canary = "sandbox.coffee-totals"
 // gate is the scenario that shows that network policies are enforced at all.
 const gate = "sandbox.policy-enforced"
 
-// gateOf returns the gate of a target's network verdicts. The seed's template, and
-// maybe a user's, lets everything public out, so that the gate could not hold
-// there; each of their verdicts still needs a drop by a policy in the flow log.
-func gateOf(target string) *suite.Scenario {
-	if target != "reference" {
+// gateOf returns the gate of a target's network verdicts: that of the deployment
+// which the profile is about. Another target of it, the seed's template or a
+// user's, may let everything public out, and a gate that is not of the profile
+// could not hold: the default policy lets everything public out too, and a run
+// of the playground has no network that a policy could drop. There each network
+// verdict still needs a drop by a policy in the flow log.
+func gateOf(p suite.Profile, target string) *suite.Scenario {
+	s, ok := all.Registry.Get(gate)
+	if !ok || target != p.Target || !p.Has(s) {
 		return nil
 	}
-	s, _ := all.Registry.Get(gate)
 	return s
 }
 
@@ -80,26 +83,29 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 	return &field{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
 }
 
-func (f *field) ground(namespace, pool string) (*runner.Kube, target.Carrier, error) {
-	carrier := target.NewKube(f.kube.Config, f.kube.Clientset, 0)
-	g, err := runner.NewKube(runner.KubeOptions{
-		Client: f.kube, Carrier: carrier, Namespace: namespace, Pool: pool, System: f.Controls,
+func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
+	return runner.NewKube(runner.KubeOptions{
+		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
+		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
 	})
-	return g, carrier, err
 }
 
-// attack runs scenarios against the sandboxes of a namespace.
-func (f *field) attack(ctx context.Context, name, namespace string, gate *suite.Scenario, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
-	ground, carrier, err := f.ground(namespace, overlays.PoolName)
+// attack runs scenarios of a profile against a target.
+func (f *field) attack(ctx context.Context, name string, t descriptor.Target, gate *suite.Scenario, o RunOptions) (*runner.Run, error) {
+	ground, err := f.ground(t)
 	if err != nil {
 		return nil, err
 	}
-	return f.execute(ctx, runner.Options{Ground: ground, Carrier: carrier, TargetName: name, Gate: gate, Scenarios: scenarios, Progress: rep})
+	return f.execute(ctx, runner.Options{
+		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Gate: gate,
+		Scenarios: o.Scenarios, Progress: o.Progress,
+	})
 }
 
 // attackGuest deploys a user's own template for the time of the run.
-func (f *field) attackGuest(ctx context.Context, t *guest.Template, scenarios []*suite.Scenario, rep *progress.Reporter) (*runner.Run, error) {
-	done := rep.Step("checking template " + t.Name)
+func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, error) {
+	t := o.Template
+	done := o.Progress.Step("checking template " + t.Name)
 	err := t.Check(ctx, f.kube, f.Controls)
 	done("", err)
 	if err != nil {
@@ -109,13 +115,14 @@ func (f *field) attackGuest(ctx context.Context, t *guest.Template, scenarios []
 	if err != nil {
 		return nil, err
 	}
-	ground, carrier, err := f.ground(namespace, overlays.PoolName)
+	ground, err := f.ground(pooled(namespace))
 	if err != nil {
 		return nil, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: carrier, TargetName: t.Target(), Gate: gateOf(t.Target()), Scenarios: scenarios, Progress: rep,
+		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Gate: gateOf(o.Profile, t.Target()),
+		Scenarios: o.Scenarios, Progress: o.Progress,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
 	})
@@ -142,13 +149,13 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	}
 	defer f.rng.Close()
 	if o.Template != nil {
-		return f.attackGuest(ctx, o.Template, o.Scenarios, o.Progress)
+		return f.attackGuest(ctx, o)
 	}
 	t, ok := f.Targets[o.Target]
 	if !ok {
 		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)
 	}
-	return f.attack(ctx, o.Target, t.Namespace, gateOf(o.Target), o.Scenarios, o.Progress)
+	return f.attack(ctx, o.Target, t, gateOf(o.Profile, o.Target), o)
 }
 
 // Prove implements [Runner].
@@ -170,13 +177,14 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		return nil, nil, err
 	}
 	defer f.rng.Close()
-	picked, unfelt := prove.List(mutants, f.Features)
+	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
+	picked, unfelt := prove.List(own, f.Features)
 	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
 		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
 			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
 		}
 	}
-	scenarios := runner.ForTarget(all.Registry.All(), "reference")
+	scenarios := o.Profile.Of(all.Registry.All())
 	if len(o.Mutants) > 0 {
 		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
 		if len(picked) == 0 {
@@ -189,8 +197,16 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 			})
 		})
 	}
-	done := o.Progress.Step("attacking the reference, on which nothing may be breached")
-	run, err := m.Run(ctx, RunOptions{Target: "reference", Scenarios: scenarios, Progress: o.Progress})
+	// The canary is of no profile but the reference's, and must hold everywhere.
+	if honest, ok := all.Registry.Get(canary); ok && !slices.Contains(scenarios, honest) {
+		scenarios = append(scenarios, honest)
+	}
+	id, err := kind.ReadIdentity(m.home)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := o.Progress.Step("attacking " + o.Profile.Target + ", on which nothing may be breached")
+	run, err := m.Run(ctx, RunOptions{Profile: o.Profile, Target: o.Profile.Target, Scenarios: scenarios, Progress: o.Progress})
 	done("", err)
 	if err != nil {
 		return nil, run, err
@@ -198,9 +214,14 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	kills, residue, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
-			Run: func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error) {
+			Digests: id.Digests,
+			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
+				t := pooled(m.Namespace())
+				if m.Base == overlays.BasePlayground {
+					t = executed(m.Namespace())
+				}
 				// A mutant's policy is weak on purpose: it has no gate to pass.
-				return f.attack(ctx, namespace, namespace, nil, scenarios, nil)
+				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},
 		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
@@ -235,7 +256,7 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 // cleanTarget removes the objects of dead runs in one target's namespace. What
 // was there before and is not there after is what it removed.
 func (f *field) cleanTarget(ctx context.Context, t descriptor.Target) (removed, left []string, err error) {
-	ground, _, err := f.ground(t.Namespace, t.Pool)
+	ground, err := f.ground(t)
 	if err != nil {
 		return nil, nil, err
 	}

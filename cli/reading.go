@@ -29,7 +29,7 @@ type scenarioInfo struct {
 	References []string        `json:"references,omitempty"`
 	Needs      []suite.Feature `json:"needs,omitempty"`
 	From       suite.Role      `json:"from"`
-	Target     string          `json:"target,omitempty"`
+	Profiles   []string        `json:"profiles,omitempty"`
 	Attempts   int             `json:"attempts"`
 	Accepts    []verdict.Class `json:"accepts,omitempty"`
 	Witnesses  []string        `json:"witnesses,omitempty"`
@@ -40,7 +40,7 @@ type scenarioInfo struct {
 func infoOf(s *suite.Scenario) scenarioInfo {
 	out := scenarioInfo{
 		ID: s.ID, Title: s.Title, About: s.About, Claims: s.Claims, ClaimKind: s.Kind, Severity: s.Severity,
-		Techniques: s.Techniques, References: s.Refs, Needs: s.Needs, From: s.From, Target: s.Target,
+		Techniques: s.Techniques, References: s.Refs, Needs: s.Needs, From: s.From, Profiles: suite.ProfilesOf(s),
 		Attempts: max(s.Attempts, 1), Accepts: s.Accept, Control: s.Control.Why, Mutants: s.Mutants,
 	}
 	for _, w := range s.Witnesses {
@@ -57,7 +57,7 @@ type group struct {
 }
 
 func (a *App) claims() []group {
-	return a.groups(func(s *suite.Scenario) []string { return s.Claims }, func(id string) string { return Claims[id] })
+	return a.groups(func(s *suite.Scenario) []string { return s.Claims }, func(id string) string { return suite.ClaimText(id) })
 }
 
 func (a *App) mutants() ([]group, error) {
@@ -70,6 +70,18 @@ func (a *App) mutants() ([]group, error) {
 		titles[m.ID] = m.Title
 	}
 	return a.groups(func(s *suite.Scenario) []string { return s.Mutants }, func(id string) string { return titles[id] }), nil
+}
+
+func (a *App) profiles() []group {
+	out := make([]group, 0, len(suite.Profiles))
+	for _, p := range suite.Profiles {
+		g := group{ID: p.ID, Title: p.Title, Scenarios: []string{}}
+		for _, s := range p.Of(a.Registry.All()) {
+			g.Scenarios = append(g.Scenarios, s.ID)
+		}
+		out = append(out, g)
+	}
+	return out
 }
 
 func (a *App) groups(of func(*suite.Scenario) []string, title func(string) string) []group {
@@ -106,9 +118,9 @@ func (a *App) words() []string {
 
 func (a *App) listCmd() *cobra.Command {
 	var asJSON bool
-	things := []string{"scenarios", "claims", "mutants", "reports"}
+	things := []string{"scenarios", "claims", "mutants", "profiles", "reports"}
 	cmd := &cobra.Command{
-		Use: "list [scenarios|claims|mutants|reports]", Short: "List the scenarios, claims, mutants or kept reports",
+		Use: "list [scenarios|claims|mutants|profiles|reports]", Short: "List the scenarios, claims, mutants, profiles or kept reports",
 		Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs), ValidArgs: things,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch strings.Join(args, "") {
@@ -120,6 +132,8 @@ func (a *App) listCmd() *cobra.Command {
 					return err
 				}
 				return a.writeGroups(all, asJSON)
+			case "profiles":
+				return a.writeGroups(a.profiles(), asJSON)
 			case "reports":
 				return a.writeKept(asJSON)
 			}
@@ -221,6 +235,7 @@ func (a *App) writeScenario(s scenarioInfo) error {
 		classes = append(classes, string(c))
 	}
 	row("claims", s.Claims...)
+	row("profiles", s.Profiles...)
 	row("kind, severity", string(s.ClaimKind), string(s.Severity))
 	row("techniques", s.Techniques...)
 	row("attacked from", string(s.From))

@@ -63,7 +63,7 @@ All files lie under STOCKADE_HOME (default: stockade in the user's cache folder)
 	}
 	add(groupPlace, a.doctorCmd(), a.imagesCmd(), a.upCmd(), a.statusCmd(), a.placeCmd(), a.execCmd(), a.pulumiCmd(), a.downCmd())
 	add(groupAttack, a.runCmd(), a.proveCmd(), a.planCheckCmd(), a.cleanupCmd())
-	add(groupRead, a.listCmd(), a.showCmd(), a.reportCmd())
+	add(groupRead, a.listCmd(), a.showCmd(), a.reportCmd(), a.compareCmd())
 	root.AddCommand(a.versionCmd(), a.rangeCmd(), a.gateCmd())
 	return root
 }

@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/mattn/go-isatty"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
@@ -123,7 +125,7 @@ func (m machine) images(rep *progress.Reporter) node.Options {
 }
 
 func (m machine) layers() []Layer {
-	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, sandboxLayer{m}, targetLayer{m}}
+	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, sandboxLayer{m}, playgroundLayer{m}, targetLayer{m}}
 }
 
 // Doctor implements [Host].
@@ -205,7 +207,7 @@ func describeMutants() ([]Mutant, error) {
 	}
 	out := make([]Mutant, 0, len(loaded))
 	for _, m := range loaded {
-		out = append(out, Mutant{ID: m.ID, Title: m.Title})
+		out = append(out, Mutant{ID: m.ID, Title: m.Title, Base: m.Base})
 	}
 	return out, nil
 }
@@ -495,10 +497,24 @@ type sandboxLayer struct{ m machine }
 func (sandboxLayer) Name() string { return sandboxesName }
 func (sandboxLayer) Sealed() bool { return true }
 
-// targets are the templates that `up` puts on the cluster.
+// targets are the deployments that `up` puts on the cluster.
 var targets = map[string]descriptor.Target{
-	"reference": {Namespace: overlays.ReferenceNamespace, Template: overlays.TemplateName, Pool: overlays.PoolName},
-	"seed":      {Namespace: overlays.SeedNamespace, Template: overlays.TemplateName, Pool: overlays.PoolName},
+	"reference": pooled(overlays.ReferenceNamespace),
+	seedTarget:  pooled(overlays.SeedNamespace),
+	"default":   pooled(overlays.DefaultNamespace),
+	playground:  executed(overlays.PlaygroundNamespace),
+}
+
+const playground = "playground"
+
+// pooled is a target of Agent Sandbox, executed one whose Pods an execution
+// service makes.
+func pooled(namespace string) descriptor.Target {
+	return descriptor.Target{Namespace: namespace, Template: overlays.TemplateName, Pool: overlays.PoolName}
+}
+
+func executed(namespace string) descriptor.Target {
+	return descriptor.Target{Namespace: namespace, PodTemplate: overlays.PodTemplateName, Service: overlays.ExecutionAccount}
 }
 
 // differs is what a report from here must say.
@@ -525,9 +541,9 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	if err != nil {
 		return err
 	}
-	// Everything first, and the waiting after: Pods of all four start together.
+	// Everything first, and the waiting after: Pods of all of them start together.
 	var deployed []*unstructured.Unstructured
-	for _, overlay := range []string{overlays.System, overlays.Controls, overlays.Reference, overlays.Seed} {
+	for _, overlay := range []string{overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default} {
 		objects, err := overlays.Render(module, overlay)
 		if err != nil {
 			return err
@@ -540,7 +556,7 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	if err := c.WaitReady(ctx, deployed); err != nil {
 		return fmt.Errorf("waiting for the controller and the control Pods: %w", err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(targets)) {
+	for _, name := range pools() {
 		if err := target.AwaitPool(ctx, c, targets[name].Namespace, targets[name].Pool, waitSandboxes); err != nil {
 			return err
 		}
@@ -556,7 +572,7 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	names := slices.Sorted(maps.Keys(targets))
+	names := pools()
 	for _, name := range names {
 		ready, err := target.PoolReady(ctx, c, targets[name].Namespace, targets[name].Pool)
 		if err != nil {
@@ -571,6 +587,73 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 
 // Down leaves them to the cluster, which goes as a whole.
 func (sandboxLayer) Down(context.Context, *progress.Reporter) error { return nil }
+
+// pools names the targets that have a warm pool.
+func pools() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(targets)), func(name string) bool { return targets[name].Pool == "" })
+}
+
+// playgroundLayer is the execution service and its namespace. It needs nothing
+// of Agent Sandbox, and its images are known by digest only where the cluster
+// was made, so that it is no part of what may be left to somebody else.
+type playgroundLayer struct{ m machine }
+
+func (playgroundLayer) Name() string { return playground }
+func (playgroundLayer) Sealed() bool { return true }
+
+func (l playgroundLayer) Up(ctx context.Context, _ *progress.Reporter) error {
+	ctx, cancel := context.WithTimeout(ctx, waitSandboxes)
+	defer cancel()
+	source, err := node.FindSource()
+	if err != nil {
+		return err
+	}
+	module, err := overlays.ModuleFS(ctx, source)
+	if err != nil {
+		return err
+	}
+	id, err := kind.ReadIdentity(l.m.home)
+	if err != nil {
+		return err
+	}
+	objects, err := overlays.Render(module, overlays.Playground)
+	if err == nil {
+		err = overlays.Pin(objects, id.Digests)
+	}
+	if err != nil {
+		return err
+	}
+	c, err := kube.New(l.m.file("kubeconfig"))
+	if err != nil {
+		return err
+	}
+	if err := c.Apply(ctx, kube.Refs(objects)); err != nil {
+		return err
+	}
+	return c.WaitReady(ctx, kube.Refs(objects))
+}
+
+func (l playgroundLayer) Status(ctx context.Context) (State, error) {
+	if _, err := os.Stat(l.m.file("kubeconfig")); errors.Is(err, fs.ErrNotExist) {
+		return State{Detail: "not deployed"}, nil
+	}
+	c, err := kube.New(l.m.file("kubeconfig"))
+	if err != nil {
+		return State{}, err
+	}
+	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
+	d, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return State{Detail: "not deployed"}, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	return State{Up: d.Status.ReadyReplicas > 0, Detail: fmt.Sprintf("%d execution service ready", d.Status.ReadyReplicas)}, nil
+}
+
+// Down leaves it to the cluster, which goes as a whole.
+func (playgroundLayer) Down(context.Context, *progress.Reporter) error { return nil }
 
 // targetLayer is the descriptor that says where the targets are, and the probe
 // that goes there.

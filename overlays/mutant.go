@@ -25,16 +25,29 @@ const (
 	ScopeTemplate     Scope = "template"     // one field of the SandboxTemplate
 	ScopePool         Scope = "pool"         // one field of the SandboxWarmPool
 	ScopePolicy       Scope = "policy"       // one object more, which undoes a control
+	ScopeNamespace    Scope = "namespace"    // one field of what stands around the sandboxes
 	ScopeAdmission    Scope = "admission"    // one rule of the admission policy
 	ScopeRuntimeClass Scope = "runtimeclass" // another RuntimeClass
 	ScopeNode         Scope = "node"         // one property of the gVisor nodes
 )
 
-// Mutant is a twin of the hardened reference in which exactly one control is
-// weaker. It lives in a namespace of its own, with the reference's names.
+// The profiles whose deployments have mutants, by id.
+const (
+	BaseReference  = "agent-sandbox" // the hardened reference
+	BasePlayground = "playground"
+)
+
+// Bases are all of them.
+var Bases = []string{BaseReference, BasePlayground}
+
+// Mutant is a twin of a hardened deployment in which exactly one control is
+// weaker. It lives in a namespace of its own, with the deployment's names.
 type Mutant struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
+	// Base is the profile whose deployment the mutant weakens; empty means that
+	// of the hardened reference.
+	Base  string `json:"base,omitempty"`
 	Scope Scope  `json:"scope"`
 	// Kills are the scenarios that must say Breached on it.
 	Kills []string `json:"kills"`
@@ -123,16 +136,21 @@ func loadMutant(id string) (Mutant, error) {
 	if err := yaml.UnmarshalStrict(text, &m); err != nil {
 		return Mutant{}, err
 	}
+	if m.Base == "" {
+		m.Base = BaseReference
+	}
 	return m, m.check(id)
 }
 
 func (m Mutant) check(folder string) error {
-	scopes := []Scope{ScopeTemplate, ScopePool, ScopePolicy, ScopeAdmission, ScopeRuntimeClass, ScopeNode}
+	scopes := []Scope{ScopeTemplate, ScopePool, ScopePolicy, ScopeNamespace, ScopeAdmission, ScopeRuntimeClass, ScopeNode}
 	switch {
 	case m.ID != folder:
 		return fmt.Errorf("its id is %q, which is not its folder's name", m.ID)
 	case m.Title == "" || len(m.Kills) == 0 || len(m.Effect) == 0:
 		return fmt.Errorf("title, kills and effect must be set")
+	case !slices.Contains(Bases, m.Base):
+		return fmt.Errorf("base %q is not one of %v", m.Base, Bases)
 	case !slices.Contains(scopes, m.Scope):
 		return fmt.Errorf("scope %q is not one of %v", m.Scope, scopes)
 	case (m.Scope == ScopeNode) != (m.Node != nil):

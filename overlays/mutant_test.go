@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -250,7 +251,7 @@ func TestEachAdmissionScenarioKnowsItsRulesMessage(t *testing.T) {
 	removed := map[string]string{} // mutant id to the message of the rule it removes
 	for _, m := range mutants(t) {
 		var i int
-		if n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i); n == 1 {
+		if n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i); n == 1 && m.Base == BaseReference {
 			removed[m.ID] = message(i)
 			for _, e := range m.Effect {
 				assert.Contains(t, message(i), e.Lacks, "%s looks for the wrong message", m.ID)
@@ -274,6 +275,57 @@ func TestEachAdmissionScenarioKnowsItsRulesMessage(t *testing.T) {
 			if text, ok := removed[m]; ok {
 				assert.Contains(t, text, says, "%s removes another rule than %s attacks", m, s.ID)
 			}
+		}
+	}
+}
+
+// The same for the playground, whose policy is in this repository.
+func TestEachPlaygroundScenarioKnowsItsRulesMessage(t *testing.T) {
+	policy := only(t, rendered(t, Playground), "ValidatingAdmissionPolicy")
+	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "validations")
+	require.NoError(t, err)
+	message := func(i int) string { return fmt.Sprint(rules[i].(map[string]any)["message"]) }
+	removed := map[string]string{}
+	for _, m := range mutants(t) {
+		var i int
+		if n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i); n == 1 && m.Base == BasePlayground {
+			removed[m.ID] = message(i)
+			assert.Contains(t, message(i), m.Effect[0].Lacks, "%s looks for the wrong message", m.ID)
+		}
+	}
+	assert.Len(t, removed, len(rules), "every rule of the policy has a mutant that lacks it")
+	attacked := map[string]bool{}
+	for _, s := range all.Registry.All() {
+		says := s.Params["says"]
+		if says == "" || !strings.HasPrefix(s.ID, "playground.") || strings.Contains(says, "PodSecurity") {
+			continue
+		}
+		matches := 0
+		for i := range rules {
+			if strings.Contains(message(i), says) {
+				matches++
+				attacked[message(i)] = true
+			}
+		}
+		assert.Equal(t, 1, matches, "%s: %q must be in the message of exactly one rule", s.ID, says)
+		for _, m := range s.Mutants {
+			if text, ok := removed[m]; ok {
+				assert.Contains(t, text, says, "%s removes another rule than %s attacks", m, s.ID)
+			}
+		}
+	}
+	assert.Len(t, attacked, len(rules), "every rule of the policy has a scenario of its own")
+}
+
+func TestAMutantsScenariosAreOfItsProfile(t *testing.T) {
+	for _, m := range mutants(t) {
+		p, ok := suite.ProfileByID(m.Base)
+		require.True(t, ok, "%s: there is no profile %s", m.ID, m.Base)
+		for _, id := range m.Kills {
+			s, ok := all.Registry.Get(id)
+			require.True(t, ok, "%s: no scenario %s", m.ID, id)
+			// The default policy's scenarios attack the reference's mutants.
+			assert.True(t, p.Has(s) || m.Base == BaseReference, "%s kills %s, which is not of profile %s", m.ID, id, m.Base)
 		}
 	}
 }
@@ -306,7 +358,7 @@ func TestAnEffectIsReadFromTheObject(t *testing.T) {
 }
 
 func TestABadMutantIsRefused(t *testing.T) {
-	good := Mutant{ID: "x", Title: "t", Scope: ScopeTemplate, Kills: []string{"a.b"}, Changes: Change{Kind: "SandboxTemplate"},
+	good := Mutant{ID: "x", Title: "t", Base: BaseReference, Scope: ScopeTemplate, Kills: []string{"a.b"}, Changes: Change{Kind: "SandboxTemplate"},
 		Effect: []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}", Absent: true}}}
 	require.NoError(t, good.check("x"))
 	for name, spoil := range map[string]func(*Mutant){
@@ -314,6 +366,7 @@ func TestABadMutantIsRefused(t *testing.T) {
 		"kills nothing":        func(m *Mutant) { m.Kills = nil },
 		"no effect":            func(m *Mutant) { m.Effect = nil },
 		"unknown scope":        func(m *Mutant) { m.Scope = "world" },
+		"unknown base":         func(m *Mutant) { m.Base = "nothing" },
 		"node without a node":  func(m *Mutant) { m.Scope = ScopeNode },
 		"no change":            func(m *Mutant) { m.Changes = Change{} },
 		"an effect of nothing": func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },

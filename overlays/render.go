@@ -25,15 +25,25 @@ const (
 	Reference = "base/agent-sandbox"        // the hardened template and pool
 	Seed      = "base/seed"                 // the seed's own template and pool
 	Controls  = "base/controls"             // control DaemonSet and router
+	// Default is the hardened template under the controller's default policy.
+	Default    = "base/agent-sandbox-default"
+	Playground = "base/playground" // the execution service and its namespace
 )
 
 // What the sandboxes of every target are called; only the namespace differs.
 const (
 	ReferenceNamespace = "sandboxes"
 	SeedNamespace      = "seed"
+	DefaultNamespace   = "sandboxes-default"
 	ControlsNamespace  = "stockade-system"
 	TemplateName       = "budget-sandbox"
 	PoolName           = "budget-pool"
+
+	PlaygroundNamespace = "playground"
+	// PodTemplateName is what runs are made of, and ExecutionAccount the service
+	// account that makes them.
+	PodTemplateName  = "run"
+	ExecutionAccount = "playground-system/execution"
 )
 
 // The images that the overlays name. They are on our own nodes only; elsewhere

@@ -57,6 +57,7 @@ func dev(ctx *pulumi.Context) error {
 		{name: "controls", overlay: overlays.Controls},
 		{name: "reference", overlay: overlays.Reference, change: warm(s.WarmPool)},
 		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
+		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
 	}, place, pulumi.Providers(k8s))
 	if err != nil {
 		return err

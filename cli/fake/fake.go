@@ -45,7 +45,8 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv, Now: func() time.Time { return T0 },
 		Home: home, Registry: Registry(),
 		Mutants: func() ([]cli.Mutant, error) {
-			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere"}, {ID: "writable-root", Title: "a writable root file system"}}, nil
+			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
+				{ID: "writable-root", Title: "a writable root file system", Base: suite.DefaultProfile}}, nil
 		},
 		Layers: []cli.Layer{
 			&layer{m: m, name: "images"}, &layer{m: m, name: "seal"}, &layer{m: m, name: "engine"},
@@ -82,12 +83,12 @@ func Registry() *suite.Registry {
 		}
 	}
 	var r suite.Registry
-	seed := scenario("disk.fill-scratch", "Fill the scratch space", "AS-16", "writable-root")
-	seed.Target = "seed"
+	other := scenario("disk.fill-scratch", "Fill the scratch space", "AS-05", "writable-root")
+	other.Target = "seed" // of another profile
 	r.MustAdd(
 		scenario("egress.connect-out", "Connect to a public address", "AS-06", "open-egress"),
 		scenario("filesystem.write-root", "Write outside of the scratch space", "AS-07", "writable-root"),
-		seed,
+		other,
 	)
 	return &r
 }
@@ -211,8 +212,13 @@ func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error
 		}
 		<-ctx.Done() // a signal takes its time
 	}
+	id := "00000000000000aa"
+	if o.Profile.ID != suite.DefaultProfile {
+		id = "00000000000000bb" // kept beside the other
+	}
 	run := &runner.Run{
-		ID: "00000000000000aa", Started: T0, Ended: T0.Add(12 * time.Second), Target: o.Target,
+		ID: id, Started: T0, Ended: T0.Add(12 * time.Second),
+		Profile: o.Profile.ID, Target: o.Target,
 		Substrate: map[string]string{"cluster": "made up"},
 	}
 	for i, s := range o.Scenarios {
@@ -247,7 +253,7 @@ func evidence(breached bool) verdict.Evidence {
 
 func (m *machine) Prove(ctx context.Context, o cli.ProveOptions) ([]runner.Kill, *runner.Run, error) {
 	all := Registry().All()
-	run, err := m.Run(ctx, cli.RunOptions{Target: "reference", Scenarios: all[1:], Progress: o.Progress})
+	run, err := m.Run(ctx, cli.RunOptions{Profile: o.Profile, Target: o.Profile.Target, Scenarios: all[1:], Progress: o.Progress})
 	fate := runner.Fate(m.getenv("FAKE_PROVE"))
 	var kills []runner.Kill
 	for _, s := range all {

@@ -41,7 +41,7 @@ type Descriptor struct {
 	// ClusterUID is the UID of the namespace kube-system. A cluster with
 	// another one is not attacked.
 	ClusterUID string `json:"clusterUID"`
-	// Targets by name: reference, seed.
+	// Targets by name: reference, seed, playground.
 	Targets map[string]Target `json:"targets"`
 	// Controls is the namespace of the control Pods.
 	Controls string `json:"controls"`
@@ -62,11 +62,27 @@ type Descriptor struct {
 	DiffersFromGKE []string          `json:"differsFromGKE,omitempty"`
 }
 
-// Target is one sandbox template on the cluster.
+// Target is one deployment of sandboxes on the cluster: a template and a warm
+// pool of Agent Sandbox, or a Pod template and the service that makes Pods of it.
 type Target struct {
 	Namespace string `json:"namespace"`
-	Template  string `json:"template"`
-	Pool      string `json:"pool"`
+	Template  string `json:"template,omitempty"`
+	Pool      string `json:"pool,omitempty"`
+
+	PodTemplate string `json:"podTemplate,omitempty"`
+	// Service is the namespace and the name of the service's account.
+	Service string `json:"service,omitempty"`
+}
+
+func (t Target) check() error {
+	pooled, executed := t.Template != "" && t.Pool != "", t.PodTemplate != "" && t.Service != ""
+	switch {
+	case t.Namespace == "":
+		return errors.New("namespace must be set")
+	case pooled == executed, !pooled && t.Template+t.Pool != "", !executed && t.PodTemplate+t.Service != "":
+		return errors.New("either template and pool must be set, or podTemplate and service")
+	}
+	return nil
 }
 
 // Read reads and checks a descriptor.
@@ -143,8 +159,8 @@ func (d Descriptor) check() error {
 		return errors.New("it names no target")
 	}
 	for name, t := range d.Targets {
-		if t.Namespace == "" || t.Template == "" || t.Pool == "" {
-			return fmt.Errorf("target %q: namespace, template and pool must be set", name)
+		if err := t.check(); err != nil {
+			return fmt.Errorf("target %q: %w", name, err)
 		}
 	}
 	return nil

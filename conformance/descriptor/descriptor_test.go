@@ -44,6 +44,10 @@ func TestADescriptorThatLeavesTheTargetOpenIsRefused(t *testing.T) {
 		"no probe":              func(d *Descriptor) { d.Probe = "" },
 		"no targets":            func(d *Descriptor) { d.Targets = nil },
 		"a target without pool": func(d *Descriptor) { d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t"}} },
+		"a target of two kinds": func(d *Descriptor) {
+			d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t", Pool: "p", PodTemplate: "r", Service: "a/b"}}
+		},
+		"a target without service": func(d *Descriptor) { d.Targets = map[string]Target{"x": {Namespace: "n", PodTemplate: "r"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := whole()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/e2e/uplink"
 	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/all"
 	"github.com/stockade-dev/stockade/workloads/range/world"
@@ -87,10 +88,9 @@ func TestEveryScenarioOfTheReferenceHolds(t *testing.T) {
 		byID[x.ID] = x
 	}
 	var list []features.Feature
-	for _, s := range all.Registry.All() {
-		if s.Target != "" && s.Target != "reference" {
-			continue
-		}
+	profile, ok := suite.ProfileByID(suite.DefaultProfile)
+	require.True(t, ok)
+	for _, s := range profile.Of(all.Registry.All()) {
 		f := features.New(s.ID).WithLabel("kind", string(s.Kind))
 		for _, c := range s.Claims {
 			f = f.WithLabel("claim", c)

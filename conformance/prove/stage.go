@@ -36,8 +36,11 @@ type ClusterStage struct {
 	// Module is the agent-sandbox module's files (overlays.ModuleFS).
 	Module  fs.FS
 	Mutants []overlays.Mutant
-	// Run attacks the target in a namespace.
-	Run func(ctx context.Context, namespace string, scenarios []*suite.Scenario) (*runner.Run, error)
+	// Run attacks a mutant that is deployed.
+	Run func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error)
+	// Digests are the images' references by digest, for mutants whose images
+	// have to be digests.
+	Digests map[string]string
 	// Ready and Settle bound the waits for a mutant's sandbox and for its
 	// effect to be readable.
 	Ready, Settle time.Duration
@@ -91,6 +94,9 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 		return nothing, err
 	}
 	objects, err := o.Render(s.Module)
+	if err == nil {
+		err = overlays.Pin(objects, s.Digests)
+	}
 	if err != nil {
 		return nothing, err
 	}
@@ -109,6 +115,9 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 		if err != nil {
 			return down, err
 		}
+	}
+	if o.Base == overlays.BasePlayground {
+		return down, nil // its Pods are made when they are wanted
 	}
 	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), overlays.PoolName, s.Ready)
 }
@@ -136,7 +145,7 @@ func (s *ClusterStage) Attack(ctx context.Context, m Mutant, scenarios []*suite.
 	if err != nil {
 		return nil, err
 	}
-	return s.Run(ctx, o.Namespace(), scenarios)
+	return s.Run(ctx, o, scenarios)
 }
 
 // Effect waits until every fact that shows the weakening is there, or tells

@@ -19,7 +19,7 @@ import (
 func From(run *runner.Run, kills []runner.Kill) (*Report, error) {
 	r := &Report{
 		APIVersion: APIVersion, Kind: Kind,
-		ID: run.ID, Target: run.Target,
+		ID: run.ID, Profile: run.Profile, Target: run.Target,
 		Started: run.Started.UTC(), Ended: run.Ended.UTC(), Seconds: seconds(run.Ended.Sub(run.Started)),
 		Substrate: run.Substrate, DiffersFromGKE: run.Differs,
 		Residue: run.Residue, Incomplete: run.Incomplete,
@@ -78,7 +78,7 @@ func (r Round) evidence() verdict.Evidence {
 // clean replaces every text by its clean copy. Nothing that it is given is
 // changed in place: the run belongs to the caller.
 func (r *Report) clean() {
-	text(&r.ID, &r.Target, &r.Incomplete)
+	text(&r.ID, &r.Profile, &r.Target, &r.Incomplete)
 	r.DiffersFromGKE, r.Residue = texts(r.DiffersFromGKE), texts(r.Residue)
 	substrate := make(map[string]string, len(r.Substrate))
 	for k, v := range r.Substrate {

@@ -85,6 +85,9 @@ func (r *Report) Text(w io.Writer, style Style) error {
 
 func (r *Report) head(b *bytes.Buffer, style Style) {
 	fmt.Fprintf(b, "%s  run %s, %s, %.1f s\n", style.paint(bold, "Target "+r.Target), r.ID, r.Started.Format("2006-01-02 15:04 UTC"), r.Seconds)
+	if r.Profile != "" {
+		fmt.Fprintf(b, "  %s %s\n", style.paint(faint, "profile:"), r.Profile)
+	}
 	for _, k := range slices.Sorted(maps.Keys(r.Substrate)) {
 		fmt.Fprintf(b, "  %s %s\n", style.paint(faint, k+":"), r.Substrate[k])
 	}

@@ -22,7 +22,9 @@ type Report struct {
 	Kind       string `json:"kind"`
 	// ID is the run's: 16 hex digits, also the label of all it created.
 	ID string `json:"id"`
-	// Target is what was attacked: reference, seed, or a mutant's id.
+	// Profile is the system as it is deployed, whose claims the run is about.
+	Profile string `json:"profile,omitempty"`
+	// Target is what was attacked: a name of the descriptor's, or a mutant's id.
 	Target  string    `json:"target"`
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`

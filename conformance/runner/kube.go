@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
@@ -54,9 +53,14 @@ type KubeOptions struct {
 	Client *kube.Client
 	// Carrier execs into Pods, for Hubble's export.
 	Carrier target.Carrier
-	// Namespace is where the target's sandboxes live, Pool its warm pool.
+	// Namespace is where the target's sandboxes live.
 	Namespace string
-	Pool      string
+	// Pool is the warm pool that they are claimed from.
+	Pool string
+	// PodTemplate is what they are made of instead, by the execution service
+	// whose service account is Service ("namespace/name"). That namespace is
+	// also where the service itself runs.
+	PodTemplate, Service string
 	// System is the namespace of the control Pods, default stockade-system.
 	// Router is that of the router stand-in, default agent-sandbox-system: the
 	// sandboxes' policy lets the router in from there alone. They carry
@@ -75,16 +79,36 @@ type Kube struct {
 	run string
 	led *Ledger
 	t   Timeouts
-	// claims by role, so that one that is lost can be made anew.
-	claims   map[suite.Role]string
-	made     int
-	template *unstructured.Unstructured
+	// names of the sandboxes by role, so that one that is lost can be made anew.
+	names map[suite.Role]string
+	made  int
+	boxes boxes
+}
+
+// boxes are the sandboxes of a target, in the way in which it makes them.
+type boxes interface {
+	// open reads what the target says of its sandboxes.
+	open(ctx context.Context) error
+	// ref is the object that a sandbox goes with.
+	ref(name string) Ref
+	// order asks for a sandbox, and find returns its Pod once it is ready.
+	order(ctx context.Context, name string) error
+	find(ctx context.Context, name string) (target.Pod, error)
+	// command is what has to be executed in a sandbox for a program.
+	command(argv []string) []string
+	// furnish adds to the field what scenarios of the API may use.
+	furnish(f *Field)
 }
 
 // NewKube returns the ground of a target.
 func NewKube(o KubeOptions) (*Kube, error) {
-	if o.Client == nil || o.Carrier == nil || o.Namespace == "" || o.Pool == "" {
-		return nil, errors.New("describing the target: a client, a carrier, a namespace and a warm pool are needed")
+	switch {
+	case o.Client == nil || o.Carrier == nil || o.Namespace == "":
+		return nil, errors.New("describing the target: a client, a carrier and a namespace are needed")
+	case (o.Pool == "") == (o.PodTemplate == ""):
+		return nil, errors.New("describing the target: it needs a warm pool or a Pod template, one of them")
+	case (o.PodTemplate == "") != (o.Service == ""):
+		return nil, errors.New("describing the target: a Pod template needs the service that makes Pods of it")
 	}
 	if o.System == "" {
 		o.System = "stockade-system"
@@ -98,7 +122,27 @@ func NewKube(o KubeOptions) (*Kube, error) {
 	if o.ListenPort == 0 {
 		o.ListenPort = DefaultListenPort
 	}
-	return &Kube{o: o, claims: map[suite.Role]string{}, t: Timeouts{}.filled()}, nil
+	k := &Kube{o: o, names: map[suite.Role]string{}, t: Timeouts{}.filled()}
+	if o.Pool != "" {
+		k.boxes = &claims{k: k}
+		return k, nil
+	}
+	r, err := newRuns(k)
+	k.boxes = r
+	return k, err
+}
+
+// Carrier is the way into the target's Pods. Where programs are started through
+// a helper there, attacks are too: that is how a stranger's program begins.
+func (k *Kube) Carrier() target.Carrier { return carrier{k} }
+
+type carrier struct{ k *Kube }
+
+func (c carrier) Exec(ctx context.Context, pod target.Pod, argv []string, s target.Streams) (int, error) {
+	if pod.Namespace == c.k.o.Namespace {
+		argv = c.k.boxes.command(argv)
+	}
+	return c.k.o.Carrier.Exec(ctx, pod, argv, s)
 }
 
 // Cluster implements [Remover].
@@ -121,19 +165,13 @@ func object(kind schema.GroupVersionKind, namespace, name string) *unstructured.
 // Open implements [Ground].
 func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*Field, error) {
 	k.run, k.led, k.t = run, led, t
-	pool, err := k.get(ctx, poolKind, k.o.Pool)
-	if err != nil {
-		return nil, fmt.Errorf("reading the target's warm pool (`stockade up` deploys it): %w", err)
+	if err := k.boxes.open(ctx); err != nil {
+		return nil, err
 	}
-	name, _, _ := unstructured.NestedString(pool.Object, "spec", "sandboxTemplateRef", "name")
-	if k.template, err = k.get(ctx, templateKind, name); err != nil {
-		return nil, fmt.Errorf("reading the target's template: %w", err)
-	}
-	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace,
+	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace, Controls: k.o.System,
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true}}
 	f.API = &tenant{k: k}
-	f.Sandbox, f.Pod = k.sandbox, k.pod
-	k.refilled(ctx)
+	k.boxes.furnish(f)
 	g, gctx := errgroup.WithContext(ctx)
 	var a, b target.Pod
 	g.Go(func() (err error) { a, err = k.claim(gctx, suite.Sandbox); return err })
@@ -145,45 +183,21 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 	return k.survey(ctx, f)
 }
 
-// refilled waits a while until the pool is whole again after an earlier run. A
-// claim that finds it empty gets a Pod of its own, which then competes with the
-// pool's new ones for the node; where the template asks for a quarter of it, as
-// the seed's does, the claim's Pod may never fit. A pool that stays short is no
-// error: what the claims then get is what counts.
-func (k *Kube) refilled(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, k.t.Refill)
-	defer cancel()
-	_ = until(ctx, poll, func() bool {
-		pool, err := k.get(ctx, poolKind, k.o.Pool)
-		if err != nil {
-			return false
-		}
-		ready, _, _ := unstructured.NestedInt64(pool.Object, "status", "readyReplicas")
-		want, _, _ := unstructured.NestedInt64(pool.Object, "spec", "replicas")
-		return ready >= want
-	})
-}
-
 func (k *Kube) get(ctx context.Context, kind schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
 	return k.o.Client.Get(ctx, object(kind, k.o.Namespace, name))
 }
 
-// claim makes a SandboxClaim, written down first, and returns its Pod.
+// claim makes a sandbox, written down first, and returns its Pod.
 func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
 	k.mu.Lock()
 	k.made++
 	name := fmt.Sprintf("stockade-%s-%s%d", k.run, string(role)[:2], k.made)
-	k.claims[role] = name
+	k.names[role] = name
 	k.mu.Unlock()
-	u := object(claimKind, k.o.Namespace, name)
-	u.SetLabels(map[string]string{RunLabel: k.run})
-	if err := unstructured.SetNestedField(u.Object, k.o.Pool, "spec", "warmPoolRef", "name"); err != nil {
-		return target.Pod{}, fmt.Errorf("writing a claim: %w", err)
-	}
-	if err := k.led.Creating(refOf(u)); err != nil {
+	if err := k.led.Creating(k.boxes.ref(name)); err != nil {
 		return target.Pod{}, err
 	}
-	if err := k.create(ctx, u, false); err != nil {
+	if err := k.boxes.order(ctx, name); err != nil {
 		return target.Pod{}, fmt.Errorf("claiming a sandbox: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.t.Claim)
@@ -191,56 +205,17 @@ func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
 	var pod target.Pod
 	last := errors.New("not looked yet")
 	err := until(ctx, poll, func() bool {
-		pod, last = k.claimed(ctx, name)
+		pod, last = k.boxes.find(ctx, name)
 		return last == nil
 	})
 	if err != nil {
-		return target.Pod{}, fmt.Errorf("waiting for the sandbox of claim %s (%w): %w", name, last, err)
+		return target.Pod{}, fmt.Errorf("waiting for the sandbox %s (%w): %w", name, last, err)
 	}
 	return pod, nil
 }
 
 func refOf(u *unstructured.Unstructured) Ref {
 	return Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
-}
-
-// claimed goes from the claim to its Sandbox and from there to the Pod, and
-// checks the ownership on the way: the first Pod with a fitting label may be
-// another session's.
-func (k *Kube) claimed(ctx context.Context, name string) (target.Pod, error) {
-	claim, err := k.get(ctx, claimKind, name)
-	if err != nil {
-		return target.Pod{}, err
-	}
-	if status, why := condition(claim, "Ready"); status != "True" {
-		return target.Pod{}, fmt.Errorf("the claim is not ready: %s", why)
-	}
-	box, _, _ := unstructured.NestedString(claim.Object, "status", "sandbox", "name")
-	if box == "" {
-		return target.Pod{}, errors.New("the claim names no Sandbox yet")
-	}
-	sandbox, err := k.get(ctx, sandboxKind, box)
-	if err != nil {
-		return target.Pod{}, err
-	}
-	if !owns(claim.GetUID(), sandbox.GetOwnerReferences()) {
-		return target.Pod{}, fmt.Errorf("Sandbox %s is not the claim's own", box)
-	}
-	podName := sandbox.GetAnnotations()[podNameAnnotation]
-	if podName == "" {
-		podName = box
-	}
-	pod, err := k.o.Client.Clientset.CoreV1().Pods(k.o.Namespace).Get(ctx, podName, metav1.GetOptions{})
-	if err != nil {
-		return target.Pod{}, err
-	}
-	if !owns(sandbox.GetUID(), pod.OwnerReferences) {
-		return target.Pod{}, fmt.Errorf("Pod %s is not Sandbox %s's own", podName, box)
-	}
-	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
-		return target.Pod{}, fmt.Errorf("Pod %s is not ready", podName)
-	}
-	return podRef(pod), nil
 }
 
 func podRef(p *corev1.Pod) target.Pod {
@@ -252,30 +227,6 @@ func podRef(p *corev1.Pod) target.Pod {
 	return ref
 }
 
-func owns(uid types.UID, refs []metav1.OwnerReference) bool {
-	for _, r := range refs {
-		if r.UID == uid && r.Controller != nil && *r.Controller {
-			return true
-		}
-	}
-	return false
-}
-
-func condition(u *unstructured.Unstructured, kind string) (status, why string) {
-	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range all {
-		m, ok := c.(map[string]any)
-		if !ok || m["type"] != kind {
-			continue
-		}
-		status, _ = m["status"].(string)
-		reason, _ := m["reason"].(string)
-		message, _ := m["message"].(string)
-		return status, reason + ": " + message
-	}
-	return "", "no condition " + kind + " yet"
-}
-
 // Renew implements [Ground].
 func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 	out := *f
@@ -283,13 +234,13 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 	changed := false
 	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
 		k.mu.Lock()
-		name := k.claims[role]
+		name := k.names[role]
 		k.mu.Unlock()
 		rctx, cancel := context.WithTimeout(ctx, k.t.Restart)
 		var pod target.Pod
 		err := until(rctx, poll, func() bool {
 			var err error
-			pod, err = k.claimed(rctx, name)
+			pod, err = k.boxes.find(rctx, name)
 			return err == nil
 		})
 		cancel()
@@ -300,7 +251,7 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 			if pod, err = k.claim(ctx, role); err != nil {
 				return nil, err
 			}
-			ref := refOf(object(claimKind, k.o.Namespace, name))
+			ref := k.boxes.ref(name)
 			if err := k.Remove(ctx, k.run, ref); err == nil {
 				_ = k.led.Gone(ref) // the cleanup at the end tries again
 			}
@@ -380,7 +331,7 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 			return false, err
 		}
 		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
-		return facts.Handler == "runsc" || facts.Handler == "gvisor", err
+		return facts.Handler == "runsc" || facts.Handler == "runsc-no-network" || facts.Handler == "gvisor", err
 	case suite.IPv6:
 		p := f.Pods[suite.Sandbox]
 		pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
@@ -400,6 +351,9 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 		}
 		return len(all.Items) > 0, nil
 	case suite.WarmPool:
+		if k.o.Pool == "" {
+			return false, nil
+		}
 		_, err := k.get(ctx, poolKind, k.o.Pool)
 		if apierrors.IsNotFound(err) {
 			return false, nil

@@ -120,7 +120,7 @@ func TestThePodIsFoundThroughItsClaimAlone(t *testing.T) {
 			ch := sound()
 			c.spoil(&ch)
 			k := pretended(t, []runtime.Object{ch.pod}, ch.claim, ch.sandbox)
-			pod, err := k.claimed(t.Context(), "c")
+			pod, err := k.boxes.find(t.Context(), "c")
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
 				return
@@ -231,21 +231,21 @@ func TestWhatATenantStoresIsLabelledAndInTheLedger(t *testing.T) {
 
 func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
 	k := pretended(t, nil)
-	k.template = object(templateKind, box, "t")
-	k.template.Object["spec"] = map[string]any{"networkPolicyManagement": "Managed", "podTemplate": map[string]any{
+	c := &claims{k: k, template: object(templateKind, box, "t")}
+	c.template.Object["spec"] = map[string]any{"networkPolicyManagement": "Managed", "podTemplate": map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
 		"spec":     map[string]any{"runtimeClassName": "gvisor"}}}
-	pod := k.pod()
+	pod := c.pod()
 	spec, ok := pod["spec"].(map[string]any)
 	require.True(t, ok)
 	assert.Equal(t, false, spec["automountServiceAccountToken"])
 	spec["runtimeClassName"] = "runc"
-	again, _, _ := unstructured.NestedString(k.pod(), "spec", "runtimeClassName")
+	again, _, _ := unstructured.NestedString(c.pod(), "spec", "runtimeClassName")
 	assert.Equal(t, "gvisor", again)
-	sandbox := k.sandbox()
+	sandbox := c.sandbox()
 	assert.Equal(t, "Sandbox", sandbox["kind"])
 	assert.NotContains(t, sandbox["spec"], "networkPolicyManagement", "it is a field of templates alone")
-	assert.NotEqual(t, sandbox["metadata"], k.sandbox()["metadata"], "each has a name of its own")
+	assert.NotEqual(t, sandbox["metadata"], c.sandbox()["metadata"], "each has a name of its own")
 }
 
 func TestLimitsAreThoseOfTheDeclaration(t *testing.T) {
@@ -327,7 +327,7 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	k := pretended(t, nil, pool)
 	k.t.Refill = 3 * poll
 	begun := time.Now()
-	k.refilled(t.Context())
+	(&claims{k: k}).refilled(t.Context())
 	assert.GreaterOrEqual(t, time.Since(begun), k.t.Refill, "one of two is not whole")
 
 	k = pretended(t, nil, pool)
@@ -340,6 +340,6 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	k.refilled(ctx)
+	(&claims{k: k}).refilled(ctx)
 	assert.NoError(t, ctx.Err(), "it went on once the pool was whole")
 }

@@ -77,11 +77,15 @@ type Field struct {
 	// Aliases maps a Service's "ip:port" to its endpoints: policies are asked
 	// after the translation, and drops are seen there.
 	Aliases map[string][]string
-	// Namespace, API, Sandbox and Pod are for the scenarios of the API.
-	Namespace string
-	API       suite.Client
-	Sandbox   func() suite.Object
-	Pod       func() suite.Object
+	// What follows is for the scenarios of the API; see suite.APIEnv.
+	Namespace  string
+	API        suite.Client
+	Sandbox    func() suite.Object
+	Pod        func() suite.Object
+	Components []string
+	Controls   string
+	Do         func(ctx context.Context, as suite.Identity, r suite.Request) (suite.Answer, error)
+	Execute    func(ctx context.Context, p suite.Program) (suite.Execution, error)
 }
 
 // Ground is what a run needs of a cluster. Kube is the real one.
@@ -110,15 +114,17 @@ type Options struct {
 	Carrier target.Carrier
 	// Probe is the static probe, for Pods whose image lacks it.
 	Probe []byte
-	// Scenarios to run; see [ForTarget].
+	// Scenarios to run, those of a profile or some of them.
 	Scenarios []*suite.Scenario
+	// Profile is the id of the profile that they are of.
+	Profile string
 	// Gate, where it is set, is the scenario that shows that the target's
 	// network policies are enforced. It runs first, whether it was selected or
 	// not, if any other scenario rests on the network; where it does not hold,
 	// none of them does.
 	Gate *suite.Scenario
-	// TargetName is "reference", "seed", a mutant's id, or "template/" with the
-	// name of a user's own template.
+	// TargetName is what is attacked: a name of the descriptor's, a mutant's id,
+	// or "template/" with the name of a user's own template.
 	TargetName string
 	// Cluster is the UID that the target's descriptor gives of the cluster's
 	// kube-system namespace. Another cluster is refused.
@@ -180,16 +186,4 @@ func (o *Options) addGate() {
 // the range or the data plane is its witness.
 func networked(s *suite.Scenario) bool {
 	return requires(s, suite.RangeLog) || requires(s, suite.Flows)
-}
-
-// ForTarget returns the scenarios that belong to a target: those without a
-// target of their own to every target but the seed, the others to theirs.
-func ForTarget(all []*suite.Scenario, name string) []*suite.Scenario {
-	var out []*suite.Scenario
-	for _, s := range all {
-		if s.Target == name || (s.Target == "" && name != "seed") {
-			out = append(out, s)
-		}
-	}
-	return out
 }

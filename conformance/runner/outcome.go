@@ -54,7 +54,8 @@ type Run struct {
 	ID         string // 16 hex digits, also the label of all it created
 	Started    time.Time
 	Ended      time.Time
-	Target     string            // "reference", "seed", or a mutant's id
+	Profile    string            // the profile that the scenarios are of
+	Target     string            // what was attacked: a target's name, or a mutant's id
 	Substrate  map[string]string // what it ran on: versions, node, kernel, platform
 	Differs    []string          // what differs from real GKE on this substrate
 	Outcomes   []Outcome

@@ -61,7 +61,7 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	for _, s := range o.Scenarios {
 		r.cases = append(r.cases, &trial{s: s})
 	}
-	run := &Run{ID: id, Started: r.now(), Target: o.TargetName, Differs: o.Differs, Residue: leftovers}
+	run := &Run{ID: id, Started: r.now(), Profile: o.Profile, Target: o.TargetName, Differs: o.Differs, Residue: leftovers}
 	runErr := r.attack(ctx)
 	run.Substrate = r.substrate(ctx)
 	run.Residue = append(run.Residue, r.clean(ctx)...)

@@ -497,12 +497,4 @@ func TestWhatCannotBeRemovedIsResidue(t *testing.T) {
 	assert.Contains(t, run.Residue[0], "finalizer")
 }
 
-func TestTargetsGetTheirOwnScenarios(t *testing.T) {
-	plain, seed := &suite.Scenario{ID: "a.plain"}, &suite.Scenario{ID: "b.seed", Target: "seed"}
-	both := []*suite.Scenario{plain, seed}
-	assert.Equal(t, []*suite.Scenario{plain}, ForTarget(both, "reference"))
-	assert.Equal(t, []*suite.Scenario{seed}, ForTarget(both, "seed"))
-	assert.Equal(t, []*suite.Scenario{plain}, ForTarget(both, "some-mutant"))
-}
-
 var _ target.Carrier = (*faketarget.Carrier)(nil)

@@ -125,42 +125,6 @@ func answer(got *unstructured.Unstructured, code int, err error) (suite.Answer, 
 	return suite.Answer{}, err
 }
 
-// sandbox is a compliant Sandbox of the target's own template.
-func (k *Kube) sandbox() suite.Object { return k.wrap(sandboxKind, SandboxSpec(k.template)) }
-
-// SandboxSpec returns, as a copy, what a template says of its Sandboxes.
-func SandboxSpec(template *unstructured.Unstructured) map[string]any {
-	spec, _, _ := unstructured.NestedMap(template.Object, "spec") // a deep copy
-	out := map[string]any{}
-	for _, field := range []string{"podTemplate", "volumeClaimTemplates", "service"} {
-		if v, ok := spec[field]; ok {
-			out[field] = v
-		}
-	}
-	return out
-}
-
-// pod is a compliant Pod of the target's own template, as the controller would
-// make it.
-func (k *Kube) pod() suite.Object {
-	spec, _, _ := unstructured.NestedMap(k.template.Object, "spec", "podTemplate", "spec") // a deep copy
-	if spec == nil {
-		spec = map[string]any{}
-	}
-	// The controller's default, without which a bare Pod would get a token.
-	if _, set := spec["automountServiceAccountToken"]; !set {
-		spec["automountServiceAccountToken"] = false
-	}
-	obj := k.wrap(podKind, spec)
-	meta, _, _ := unstructured.NestedMap(k.template.Object, "spec", "podTemplate", "metadata")
-	for _, field := range []string{"labels", "annotations"} {
-		if v, ok := meta[field]; ok {
-			obj["metadata"].(map[string]any)[field] = v //nolint:forcetypeassert // wrap made it
-		}
-	}
-	return obj
-}
-
 func (k *Kube) wrap(kind schema.GroupVersionKind, spec map[string]any) suite.Object {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -21,9 +21,19 @@ func TestACoverAttacksEveryScenarioByAMutantOfItsOwn(t *testing.T) {
 		r.MustAdd(s)
 	}
 	assert.Equal(t, []string{"all-open", "tcp-open", "tmp-a", "tmp-b", "udp-open"}, r.Mutants())
-	assert.Equal(t, []string{"all-open", "tmp-a"}, r.Cover(), "the largest first, then by name")
+	assert.Equal(t, []string{"all-open", "tmp-a"}, r.Cover(every), "the largest first, then by name")
+}
+
+func every(string) bool { return true }
+
+func TestAMutantThatMayNotBePickedCoversNothing(t *testing.T) {
+	var r Registry
+	a, b := valid("net.tcp"), valid("net.udp")
+	a.Mutants, b.Mutants = []string{"all-open", "tcp-open"}, []string{"all-open"}
+	r.MustAdd(a, b)
+	assert.Equal(t, []string{"tcp-open"}, r.Cover(func(m string) bool { return m != "all-open" }))
 }
 
 func TestNothingIsCoveredByNothing(t *testing.T) {
-	assert.Empty(t, new(Registry).Cover())
+	assert.Empty(t, new(Registry).Cover(every))
 }

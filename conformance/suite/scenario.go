@@ -186,6 +186,57 @@ type APIEnv struct {
 	// Pod is a compliant Pod of the target's own template.
 	Pod  func() Object
 	Site probe.Site
+
+	// Live is the name of a running sandbox of the target.
+	Live string
+	// Components are the namespaces of the target's own programs, Controls is
+	// that of the suite's control Pods.
+	Components []string
+	Controls   string
+	// Do sends one request as somebody. Whatever would change something is a
+	// dry run. It is nil where the target has no service of its own.
+	Do func(ctx context.Context, as Identity, r Request) (Answer, error)
+	// Execute runs a program as the target's users do, through its execution
+	// service; nil where it has none.
+	Execute func(ctx context.Context, p Program) (Execution, error)
+}
+
+// Identity says as whom a request is made.
+type Identity string
+
+// The identities.
+const (
+	// Administrator may read everything.
+	Administrator Identity = "administrator"
+	// Service is the target's execution service.
+	Service Identity = "service"
+)
+
+// Request is one call of the API server.
+type Request struct {
+	// Verb is the HTTP verb. PATCH sends Body as a strategic merge patch.
+	Verb string
+	// Path begins with a slash, and may hold a query.
+	Path string
+	Body Object
+}
+
+// Program is what a user hands to an execution service.
+type Program struct {
+	Language string // "python"
+	Source   string
+	Stdin    string
+}
+
+// Execution is what the service says of a run.
+type Execution struct {
+	// Status is the service's own word: ok, error, memory-limit, time-limit,
+	// output-limit or killed.
+	Status         string
+	ExitCode       int
+	Stdout, Stderr string
+	// UID is the user id that the run's Pod was given; -1 when none was.
+	UID int64
 }
 
 // APIAction is an attack or control made through the API server.
@@ -239,8 +290,10 @@ type Scenario struct {
 	MayKill bool
 	// Timeout bounds one attempt; 0 means 10 s.
 	Timeout time.Duration
-	// Target restricts the scenario to one target of the profile; empty means
-	// the hardened reference. "seed" is the seed's own template, unchanged.
+
+	// Target restricts the scenario to deployments of one kind; empty means the
+	// hardened ones. "seed" is those that leave their network to the
+	// controller's default policy.
 	Target string
 
 	// Mutants are the overlays under overlays/mutants that this scenario must

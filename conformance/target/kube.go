@@ -5,17 +5,15 @@ package target
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/client-go/util/exec"
-	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/stockade-dev/stockade/infra/kube"
 )
 
 // Kube is the Carrier over the API server's exec, by WebSocket, and by SPDY
@@ -72,21 +70,8 @@ func (k *Kube) Exec(ctx context.Context, pod Pod, argv []string, s Streams) (int
 }
 
 func (k *Kube) executor(pod Pod, argv []string, s Streams) (remotecommand.Executor, error) {
-	url := k.client.CoreV1().RESTClient().Post().
-		Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{
-			Container: pod.Container, Command: argv,
-			Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: true,
-		}, scheme.ParameterCodec).URL()
-	ws, err := remotecommand.NewWebSocketExecutor(k.config, http.MethodGet, url.String())
-	if err != nil {
-		return nil, fmt.Errorf("preparing a WebSocket: %w", err)
-	}
-	spdy, err := remotecommand.NewSPDYExecutor(k.config, http.MethodPost, url)
-	if err != nil {
-		return nil, fmt.Errorf("preparing SPDY: %w", err)
-	}
-	return remotecommand.NewFallbackExecutor(ws, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	return kube.Executor(k.config, k.client, pod.Namespace, pod.Name, &corev1.PodExecOptions{
+		Container: pod.Container, Command: argv,
+		Stdin: s.Stdin != nil, Stdout: s.Stdout != nil, Stderr: true,
 	})
 }

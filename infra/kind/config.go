@@ -82,6 +82,8 @@ const (
 	dropInPath = "/etc/systemd/system/kubelet.service.d/20-stockade.conf"
 	auditPath  = "/etc/kubernetes/stockade/audit.yaml"
 	resolvPath = "/etc/kubernetes/stockade/resolv.conf"
+	// offPath configures gVisor for the runtime handler without a network.
+	offPath = "/etc/containerd/runsc-no-network.toml"
 	// AuditLog is the API server's audit log in the control-plane node.
 	AuditLog = "/var/log/kubernetes/audit.log"
 )
@@ -92,8 +94,27 @@ func NodeFiles(f HostFacts) Files {
 		dropInPath: kubeletDropIn(f),
 		auditPath:  auditPolicy,
 		resolvPath: "nameserver " + ResolverAddress + "\n",
+		offPath:    offConfig(f),
 	}
 }
+
+// offConfig is gVisor's configuration with its network off: what is in the
+// sandbox has the loopback and nothing else, whatever the Pod is given.
+func offConfig(f HostFacts) string {
+	text := "# Written by Stockade.\n[runsc_config]\n  platform = \"systrap\"\n  network = \"none\"\n"
+	if f.CgroupV2 {
+		text += "  systemd-cgroup = \"true\"\n"
+	}
+	return text
+}
+
+// offHandler is the runtime handler of the class gvisor-no-network.
+const offHandler = `[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc-no-network]
+  runtime_type = "io.containerd.runsc.v1"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runsc-no-network.options]
+    TypeUrl = "io.containerd.runsc.v1.options"
+    ConfigPath = "` + offPath + `"
+`
 
 // ResolverAddress is the DNS server behind CoreDNS. Like every address it does
 // not exist in the seal until the range answers for it; being reserved for
@@ -173,7 +194,7 @@ etcd:
 
 // containerdPatches change containerd's configuration in all nodes.
 func containerdPatches(f HostFacts) []string {
-	var patches []string
+	patches := []string{offHandler}
 	if !f.SysResource {
 		patches = append(patches, `[plugins."io.containerd.grpc.v1.cri"]
   restrict_oom_score_adj = true

@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -174,10 +176,15 @@ func (o Options) refresh(ctx context.Context, id Identity, archives []string, re
 		if err != nil {
 			return nil, fmt.Errorf("listing the nodes: %w", err)
 		}
-		if err := importImages(ctx, members, missing, rep); err != nil {
+		digests, err := importImages(ctx, members, missing, rep)
+		if err != nil {
 			return nil, err
 		}
 		id.Archives = baseNames(archives)
+		if id.Digests == nil {
+			id.Digests = map[string]string{}
+		}
+		maps.Copy(id.Digests, digests)
 		if err := id.write(o.identityPath()); err != nil {
 			return nil, err
 		}
@@ -254,9 +261,11 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
 	imported := make(chan struct{})
-	g.Go(func() error {
+	var digests map[string]string
+	g.Go(func() (err error) {
 		defer close(imported)
-		return importImages(gctx, members, images.Archives, rep)
+		digests, err = importImages(gctx, members, images.Archives, rep)
+		return err
 	})
 	g.Go(func() error {
 		if !images.Preloaded {
@@ -271,7 +280,7 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	if err != nil {
 		return nil, err
 	}
-	id.Archives = baseNames(images.Archives)
+	id.Archives, id.Digests = baseNames(images.Archives), digests
 	if err := id.write(o.identityPath()); err != nil {
 		return nil, err
 	}
@@ -336,25 +345,47 @@ func (o Options) loadNodeImage(ctx context.Context, images node.Images, rep *pro
 	return nil
 }
 
-// importImages puts docker archives into every node's containerd.
-func importImages(ctx context.Context, members []nodes.Node, archives []string, rep *progress.Reporter) (err error) {
+// importImages puts docker archives into every node's containerd, and returns
+// the images' references by digest, by the names that they came with.
+func importImages(ctx context.Context, members []nodes.Node, archives []string, rep *progress.Reporter) (digests map[string]string, err error) {
 	if len(archives) == 0 {
-		return nil
+		return nil, nil
 	}
 	done := rep.Step("importing images into the nodes")
 	defer func() { done("", err) }()
+	var names []string
+	for _, archive := range archives {
+		n, err := node.ArchiveNames(archive)
+		if err != nil {
+			return nil, fmt.Errorf("importing images: %w", err)
+		}
+		names = append(names, n...)
+	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, member := range members {
+	found := make([]map[string]string, len(members))
+	for i, member := range members {
 		g.Go(func() error {
 			for _, archive := range archives {
 				if err := ImportImage(ctx, member.String(), archive); err != nil {
 					return err
 				}
 			}
-			return nil
+			var err error
+			found[i], err = nameDigests(ctx, member.String(), names)
+			return err
 		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for i, other := range found[1:] {
+		for name, digest := range other {
+			if was, ok := found[0][name]; ok && was != digest {
+				return nil, fmt.Errorf("importing images: %s is %s on node %s and %s on node %s", name, was, members[0], digest, members[i+1])
+			}
+		}
+	}
+	return found[0], nil
 }
 
 // ImportImage puts a docker archive into one node's containerd, so that Pods
@@ -365,13 +396,71 @@ func ImportImage(ctx context.Context, nodeName, archive string) error {
 		return fmt.Errorf("importing an image: %w", err)
 	}
 	defer f.Close()
-	cmd := exec.CommandContext(ctx, "docker", "exec", "--interactive", nodeName,
-		"ctr", "--namespace=k8s.io", "images", "import", "--snapshotter=overlayfs", "-")
-	cmd.Stdin = f
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("importing %s into node %s: %w: %s", filepath.Base(archive), nodeName, err, bytes.TrimSpace(out))
+	if _, err := ctr(ctx, nodeName, f, "images", "import", "--snapshotter=overlayfs", "-"); err != nil {
+		return fmt.Errorf("importing %s: %w", filepath.Base(archive), err)
 	}
 	return nil
+}
+
+// nameDigests gives images of a node a second name, by their digest: the kubelet
+// looks a Pod's image up by its name, and an import knows tags alone. The digest
+// is containerd's own, of the manifest that it made of the archive.
+func nameDigests(ctx context.Context, nodeName string, names []string) (map[string]string, error) {
+	out, err := ctr(ctx, nodeName, nil, "images", "ls")
+	if err != nil {
+		return nil, fmt.Errorf("listing the images: %w", err)
+	}
+	tags, named := parseImages(out)
+	digests := map[string]string{}
+	for _, name := range names {
+		by, ok := tags[name]
+		if !ok {
+			return nil, fmt.Errorf("listing the images: %s was imported into node %s and is not there", name, nodeName)
+		}
+		digests[name] = by
+		if named[by] {
+			continue
+		}
+		if _, err := ctr(ctx, nodeName, nil, "images", "tag", name, by); err != nil {
+			return nil, fmt.Errorf("naming %s by its digest: %w", name, err)
+		}
+	}
+	return digests, nil
+}
+
+// parseImages reads containerd's table of images: name, media type, digest, and
+// more. It returns the references by digest of the images with a tag, and which
+// of these names there are already.
+func parseImages(table string) (tags map[string]string, named map[string]bool) {
+	tags, named = map[string]string{}, map[string]bool{}
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) < 3 || !strings.HasPrefix(f[2], "sha256:") || strings.HasPrefix(f[0], "sha256:") {
+			continue // the head, or an image by its id alone
+		}
+		if strings.Contains(f[0], "@") {
+			named[f[0]] = true
+			continue
+		}
+		repository := f[0]
+		if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
+			repository = repository[:i]
+		}
+		tags[f[0]] = repository + "@" + f[2]
+	}
+	return tags, named
+}
+
+// ctr runs containerd's own client in a node.
+func ctr(ctx context.Context, nodeName string, stdin io.Reader, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"exec", "--interactive", nodeName, "ctr", "--namespace=k8s.io"}, args...)...)
+	cmd.Stdin = stdin
+	var out, diag bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diag
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("ctr %s on node %s: %w: %s", args[0], nodeName, err, bytes.TrimSpace(append(out.Bytes(), diag.Bytes()...)))
+	}
+	return out.String(), nil
 }
 
 func writeFiles(dir string, files Files) error {
@@ -449,6 +538,9 @@ type Identity struct {
 	Inputs string `json:"inputs"`
 	// Archives are the file names of the images that were imported since.
 	Archives []string `json:"archives,omitempty"`
+	// Digests are the references by digest of the images on the nodes, by their
+	// names with a tag.
+	Digests map[string]string `json:"digests,omitempty"`
 }
 
 func (i Identity) write(path string) error {

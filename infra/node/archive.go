@@ -96,3 +96,16 @@ func archiveLayers(path string) ([]string, error) {
 	}
 	return digests, nil
 }
+
+// ArchiveNames lists the names of the images in a docker archive of ours.
+func ArchiveNames(path string) ([]string, error) {
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(path) })
+	if err != nil {
+		return nil, fmt.Errorf("reading the images of %s: %w", filepath.Base(path), err)
+	}
+	var names []string
+	for _, image := range manifest {
+		names = append(names, image.RepoTags...)
+	}
+	return names, nil
+}

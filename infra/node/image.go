@@ -144,11 +144,18 @@ func bpfMode(p string) fs.FileMode {
 
 // programImage is the image of one of our own programs.
 func (b *builder) programImage(p Program, binary, key string) imageSpec {
-	return imageSpec{
+	s := imageSpec{
 		Name:    Repository + "/" + p.Image,
-		Entries: []entry{tmpDir, {Path: p.Name, Mode: 0o755, Source: binary, ID: key}},
+		Entries: []entry{{Path: p.Name, Mode: 0o755, Source: binary, ID: key}},
 		Config:  v1.Config{Entrypoint: []string{"/" + p.Name}, Env: []string{searchPath}},
 	}
+	if !p.Python {
+		s.Entries = append([]entry{tmpDir}, s.Entries...)
+		return s
+	}
+	s.Trees = []debianTree{minimalTree, pythonTree}
+	s.Config = v1.Config{Cmd: []string{"python3"}, Env: []string{searchPath, "LANG=C.UTF-8"}}
+	return s
 }
 
 // kubeadmNames asks kubeadm which images it will want from our repository, by

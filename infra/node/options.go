@@ -53,17 +53,25 @@ type Options struct {
 	Registry string
 }
 
-// Program is a main package of this repository that becomes an image with
-// nothing but one static binary in it.
+// Program is a main package of this repository that becomes an image with one
+// static binary in it, and nothing else unless it has a base.
 type Program struct {
 	Name    string // file name of the binary, which lies in the image's root
 	Package string // main package, relative to the checkout: "./cmd/probe"
 	Image   string // name and tag without the repository: "probe:dev"
+	// Python puts the binary into a Debian with Python, instead of into nothing.
+	Python bool
 }
 
 // DefaultPrograms are the programs every cluster needs.
 func DefaultPrograms() []Program {
-	return []Program{{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"}}
+	return []Program{
+		{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"},
+		// What the playground's runs are made of: Python, and the helper that
+		// starts them.
+		{Name: "rlimit", Package: "./cmd/rlimit", Image: "playground:dev", Python: true},
+		{Name: "execution", Package: "./cmd/execution", Image: "execution:dev"},
+	}
 }
 
 // DefaultHome returns the folder for all files on the host: $STOCKADE_HOME,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command docsgen writes the generated part of docs: a page for each scenario
-// and each command, the list of mutants, and the report's JSON schema. It runs
+// and each command, the lists of claims and mutants, and the report's JSON schema. It runs
 // in the root of the checkout: `make docs`. A test holds docs in step with the
 // declarations.
 package main
@@ -52,6 +52,7 @@ func generate() (map[string]string, error) {
 		return nil, err
 	}
 	scenarioPages(files, mutants)
+	files["claims.md"] = claimsPage()
 	commandPages(files)
 	schema, err := schema()
 	if err != nil {

@@ -26,10 +26,11 @@ func mutantPages(files map[string]string) (map[string]overlays.Mutant, error) {
 	byID := map[string]overlays.Mutant{}
 	var b strings.Builder
 	b.WriteString(note + "# Mutants\n\n")
-	b.WriteString("Each mutant is the hardened reference with exactly one control weakened. `stockade prove`\n" +
-		"deploys it, reads back from the cluster that the weakening took effect, and demands that\n" +
-		"its scenarios say Breached. What a Held is worth is what its mutants showed.\n\n")
-	b.WriteString("| mutant | weakens | where | must be caught by |\n|---|---|---|---|\n")
+	b.WriteString("Each mutant is a hardened deployment with exactly one control weakened: the reference, or\n" +
+		"that of another profile. `stockade prove` deploys it, reads back from the cluster that the\n" +
+		"weakening took effect, and demands that its scenarios say Breached. What a Held is worth is\n" +
+		"what its mutants showed.\n\n")
+	b.WriteString("| mutant | profile | weakens | where | must be caught by |\n|---|---|---|---|---|\n")
 	for _, m := range mutants {
 		byID[m.ID] = m
 		where := "`" + m.Changes.Kind + "`"
@@ -39,7 +40,7 @@ func mutantPages(files map[string]string) (map[string]overlays.Mutant, error) {
 		if m.Node != nil {
 			where = "the taint `" + m.Node.RemoveTaint + "` of the node"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.ID, cell(m.Title), cell(where), links(m.Kills))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", m.ID, m.Base, cell(m.Title), cell(where), links(m.Kills))
 	}
 	files["mutants.md"] = b.String()
 	return byID, nil
@@ -79,15 +80,13 @@ func scenarioPage(s *suite.Scenario, mutants map[string]overlays.Mutant) string 
 		}
 	}
 	for _, c := range s.Claims {
-		row("claim", c+": "+cli.Claims[c])
+		row("claim", "["+c+"](../claims.md): "+suite.ClaimText(c))
 	}
+	row("profiles", suite.ProfilesOf(s)...)
 	row("kind of claim", string(s.Kind))
 	row("severity of a breach", string(s.Severity))
 	row("ATT&CK", s.Techniques...)
 	row("attacked from", string(s.From))
-	if s.Target != "" {
-		row("only on the target", s.Target)
-	}
 	row("attempts in each round", fmt.Sprint(max(s.Attempts, 1)))
 	classes := make([]string, 0, len(s.Accept))
 	for _, c := range s.Accept {

@@ -54,7 +54,7 @@ func (s *server) Update(_ context.Context, o suite.Object) (suite.Answer, error)
 }
 func (s *server) Get(_ context.Context, _, kind, _ string) (suite.Answer, error) {
 	if kind == "Sandbox" {
-		return suite.Answer{Code: 200, Object: clone(s.stored)}, nil
+		return suite.Answer{Code: 200, Object: Clone(s.stored)}, nil
 	}
 	return suite.Answer{Code: 200, Object: s.pod}, nil
 }
@@ -172,7 +172,7 @@ func TestAnOrdinaryPodIsNoSandbox(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, pod: object{"spec": object{"nodeName": "n"}}}
 	step := schedule(t.Context(), env(s), "x", false)
 	assert.True(t, step.OK)
-	spec := child(s.asked[0], "spec")
+	spec := Child(s.asked[0], "spec")
 	assert.NotContains(t, spec, "runtimeClassName")
 	assert.NotContains(t, spec, "tolerations")
 	assert.Equal(t, object{taint: "gvisor"}, spec["nodeSelector"])
@@ -183,7 +183,7 @@ func TestEveryRuleIsAskedForInAnUpdateToo(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, changes: func(o suite.Object) suite.Answer {
 		r := rules[asked]
 		asked++
-		if spec := child(o, "spec"); spec["operatingMode"] != "Suspended" {
+		if spec := Child(o, "spec"); spec["operatingMode"] != "Suspended" {
 			return suite.Answer{Code: 500, Message: "it would have a Pod"}
 		}
 		return suite.Answer{Code: 422, Message: "denied: " + r.says}

@@ -45,7 +45,7 @@ func (r rule) ask(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return append(steps, verdict.Step{Name: v.name, Class: verdict.ToolMissing, Detail: err.Error()})
 		}
 		v.change(pod)
-		step := request(ctx, env, v.name, obj)
+		step := Request(ctx, env, v.name, obj)
 		if step.Class == verdict.AdmissionDenied && !strings.Contains(step.Detail, r.says) {
 			step.Class = verdict.Unknown
 			step.Detail = "refused, but not by this rule: " + step.Detail
@@ -56,21 +56,21 @@ func (r rule) ask(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 }
 
 func takeCompliant(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-	return []verdict.Step{request(ctx, env, "the compliant Sandbox", env.Sandbox())}
+	return []verdict.Step{Request(ctx, env, "the compliant Sandbox", env.Sandbox())}
 }
 
-// request asks for obj as a dry run; the step is OK when it would be created.
-func request(ctx context.Context, env *suite.APIEnv, name string, obj suite.Object) verdict.Step {
+// Request asks for obj as a dry run; the step is OK when it would be created.
+func Request(ctx context.Context, env *suite.APIEnv, name string, obj suite.Object) verdict.Step {
 	began := time.Now()
-	rename(obj, env.Nonce)
+	Rename(obj, env.Nonce)
 	answer, err := env.API.Create(ctx, obj, true)
-	step := judge(name, answer, err)
+	step := Judge(name, answer, err)
 	step.Millis = time.Since(began).Milliseconds()
 	return step
 }
 
-// judge reads an answer to a create. It is a pure function.
-func judge(name string, a suite.Answer, err error) verdict.Step {
+// Judge reads an answer to a create. It is a pure function.
+func Judge(name string, a suite.Answer, err error) verdict.Step {
 	step := verdict.Step{Name: name, Detail: fmt.Sprintf("%d %s: %s", a.Code, a.Reason, a.Message)}
 	switch {
 	case err != nil:
@@ -89,9 +89,9 @@ func judge(name string, a suite.Answer, err error) verdict.Step {
 	return step
 }
 
-// rename gives the object a name of this attempt's own.
-func rename(obj suite.Object, nonce string) {
-	child(obj, "metadata")["name"] = "stockade-" + nonce[:min(len(nonce), 12)]
+// Rename gives the object a name of this attempt's own.
+func Rename(obj suite.Object, nonce string) {
+	Child(obj, "metadata")["name"] = "stockade-" + nonce[:min(len(nonce), 12)]
 }
 
 func podSpec(sandbox suite.Object) (object, error) {

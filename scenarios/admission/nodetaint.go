@@ -56,13 +56,13 @@ func schedule(ctx context.Context, env *suite.APIEnv, name string, tolerate bool
 	if tolerate {
 		suffix = "control"
 	}
-	rename(pod, env.Nonce)
-	meta := child(pod, "metadata")
+	Rename(pod, env.Nonce)
+	meta := Child(pod, "metadata")
 	podName := fmt.Sprintf("%v-%s", meta["name"], suffix)
 	meta["name"] = podName
 
 	answer, err := env.API.Create(ctx, pod, false)
-	if step := judge(name, answer, err); !step.OK {
+	if step := Judge(name, answer, err); !step.OK {
 		return step
 	}
 	defer func() {
@@ -91,8 +91,8 @@ func schedule(ctx context.Context, env *suite.APIEnv, name string, tolerate bool
 // ordinary turns a sandbox Pod into one that is none: no RuntimeClass, and the
 // label that network policies select left out.
 func ordinary(pod suite.Object, tolerate bool) suite.Object {
-	child(pod, "metadata")["labels"] = object{"stockade.dev/role": "ordinary"}
-	spec := child(pod, "spec")
+	Child(pod, "metadata")["labels"] = object{"stockade.dev/role": "ordinary"}
+	spec := Child(pod, "spec")
 	for _, field := range []string{"runtimeClassName", "tolerations", "nodeName", "affinity"} {
 		delete(spec, field)
 	}
@@ -105,10 +105,10 @@ func ordinary(pod suite.Object, tolerate bool) suite.Object {
 
 // scheduled reads what the scheduler decided, if it did.
 func scheduled(name string, pod suite.Object) (step verdict.Step, decided bool) {
-	if node, _ := child(pod, "spec")["nodeName"].(string); node != "" {
+	if node, _ := Child(pod, "spec")["nodeName"].(string); node != "" {
 		return verdict.Step{Name: name, OK: true, Detail: "it was put on " + node}, true
 	}
-	list, _ := child(pod, "status")["conditions"].([]any)
+	list, _ := Child(pod, "status")["conditions"].([]any)
 	for _, c := range list {
 		c, _ := c.(object)
 		if c["type"] != "PodScheduled" || c["status"] != "False" || c["reason"] != "Unschedulable" {

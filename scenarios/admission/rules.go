@@ -175,7 +175,7 @@ var rules = []rule{
 		says:  "'sysctls'", severity: suite.Low,
 		mutants: []string{"admission-no-sysctl-rule"},
 		cases: []variant{{"a sysctl", func(pod object) {
-			child(pod, "securityContext")["sysctls"] = []any{object{"name": "net.ipv4.ip_unprivileged_port_start", "value": "1"}}
+			Child(pod, "securityContext")["sysctls"] = []any{object{"name": "net.ipv4.ip_unprivileged_port_start", "value": "1"}}
 		}}},
 	}, {
 		id: "reject-proc-mount", title: "Create a sandbox with an unmasked /proc",
@@ -194,11 +194,11 @@ func set(field string, value any) func(object) { return func(o object) { o[field
 
 // security sets a field of a container's security context.
 func security(field string, value any) func(object) {
-	return func(c object) { child(c, "securityContext")[field] = value }
+	return func(c object) { Child(c, "securityContext")[field] = value }
 }
 
 func limitless(resource string) func(object) {
-	return func(c object) { delete(child(child(c, "resources"), "limits"), resource) }
+	return func(c object) { delete(Child(Child(c, "resources"), "limits"), resource) }
 }
 
 func volume(source object) func(object) {
@@ -216,8 +216,8 @@ func projected(source object) func(object) {
 	return volume(object{"projected": object{"sources": []any{source}}})
 }
 
-// child returns the object in a field, making it if it is not there.
-func child(o object, field string) object {
+// Child returns the object in a field, making it if it is not there.
+func Child(o object, field string) object {
 	if c, ok := o[field].(object); ok {
 		return c
 	}
@@ -245,7 +245,7 @@ func inEveryContainer(changes ...variant) []variant {
 			variant{v.name + ", in a container", func(pod object) { eachContainer(pod, v.change) }},
 			variant{v.name + ", in an init container", func(pod object) {
 				eachContainer(pod, func(c object) {
-					twin := clone(c)
+					twin := Clone(c)
 					twin["name"] = "attack"
 					v.change(twin)
 					pod["initContainers"] = []any{twin}
@@ -255,8 +255,8 @@ func inEveryContainer(changes ...variant) []variant {
 	return all
 }
 
-// clone copies an object as deep as JSON goes.
-func clone(o object) object {
+// Clone copies an object as deep as JSON goes.
+func Clone(o object) object {
 	c := make(object, len(o))
 	for k, v := range o {
 		c[k] = cloneValue(v)
@@ -267,7 +267,7 @@ func clone(o object) object {
 func cloneValue(v any) any {
 	switch v := v.(type) {
 	case object:
-		return clone(v)
+		return Clone(v)
 	case []any:
 		c := make([]any, len(v))
 		for i := range v {

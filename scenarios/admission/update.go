@@ -47,11 +47,11 @@ func rejectUpdate() suite.Scenario {
 // Sandbox away.
 func changed(ctx context.Context, env *suite.APIEnv, rules []rule) []verdict.Step {
 	obj := env.Sandbox()
-	rename(obj, env.Nonce)
-	child(obj, "spec")["operatingMode"] = "Suspended"
-	name, _ := child(obj, "metadata")["name"].(string)
+	Rename(obj, env.Nonce)
+	Child(obj, "spec")["operatingMode"] = "Suspended"
+	name, _ := Child(obj, "metadata")["name"].(string)
 	answer, err := env.API.Create(ctx, obj, false)
-	if step := judge("create the Sandbox to be changed", answer, err); !step.OK {
+	if step := Judge("create the Sandbox to be changed", answer, err); !step.OK {
 		step.Class = verdict.Unknown // nothing was changed, whoever refused
 		return []verdict.Step{step}
 	}
@@ -82,7 +82,7 @@ func change(ctx context.Context, env *suite.APIEnv, name string, v variant) verd
 	var step verdict.Step
 	for range 5 {
 		answer, err := env.API.Get(ctx, agentsAPI, "Sandbox", name)
-		if step = judge(v.name, answer, err); !step.OK {
+		if step = Judge(v.name, answer, err); !step.OK {
 			step.Class = verdict.Unknown // it is the change that is asked about
 			return step
 		}
@@ -92,7 +92,7 @@ func change(ctx context.Context, env *suite.APIEnv, name string, v variant) verd
 		}
 		v.change(pod)
 		answer, err = env.API.Update(ctx, answer.Object)
-		step = judge(v.name, answer, err)
+		step = Judge(v.name, answer, err)
 		if answer.Code != 409 {
 			break
 		}

@@ -14,7 +14,7 @@ func defaultPolicyPrivate() suite.Scenario {
 		ID:     "egress.default-policy-private",
 		Title:  "Reach the cluster's inside under the default policy",
 		About:  "Under the policy that the controller writes when a template has none, tries RFC 1918 addresses, the cluster's DNS, the API server and the metadata server.",
-		Claims: []string{"AS-03", "AS-05"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1046", "T1552.005"},
 		Refs:       []string{"https://github.com/kubernetes-sigs/agent-sandbox"},
 		Target:     "seed",

@@ -27,7 +27,7 @@ func hostMounts() suite.Scenario {
 		About: "Looks for the container runtimes' sockets, the kubelet's folder and the node's own file systems: at their usual " +
 			"paths, and under every mount point, because a mount can be anywhere. It also reads mountinfo for mounts that name " +
 			"the node's paths. The control finds the node's cgroup folder in the privileged Pod, where it is mounted.",
-		Claims:     []string{"AS-07", "AS-10"},
+		Claims:     []string{"AS-07", "AS-10", "PG-10"},
 		Kind:       suite.Guarantee,
 		Techniques: []string{"T1611"},
 		Severity:   suite.Critical,
@@ -36,7 +36,7 @@ func hostMounts() suite.Scenario {
 			Why: "A folder of the node that is mounted into a Pod is found by the same looking."},
 		Accept:    []verdict.Class{verdict.Absent, verdict.Permission},
 		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noHostPath}},
-		Mutants:   []string{"host-path-volume"},
+		Mutants:   []string{"host-path-volume", "playground-runtime-socket"},
 	}
 }
 

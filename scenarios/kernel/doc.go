@@ -33,9 +33,10 @@ func Scenarios() []suite.Scenario {
 }
 
 // handlers are the names under which gVisor is known to containerd: "runsc" is
-// upstream's own, "gvisor" is GKE's. The name of the RuntimeClass is free and
-// proves nothing; the handler is what the node's containerd looks up.
-var handlers = map[string]bool{"runsc": true, "gvisor": true}
+// upstream's own, "gvisor" is GKE's, and "runsc-no-network" is what our own
+// nodes call it with its networking off. The name of the RuntimeClass is free
+// and proves nothing; the handler is what the node's containerd looks up.
+var handlers = map[string]bool{"runsc": true, "gvisor": true, "runsc-no-network": true}
 
 // onGVisor lets the API server say by which handler the Pod runs. It does not
 // call another handler a breach: that is [runtimeHandler]'s verdict, and the

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+func (a *App) compareCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "compare [PROFILE|FILE|RUN…]", Short: "Put the reports of several profiles side by side",
+		Long: `Put reports side by side, by topic: what each system claims, and what became of it.
+A profile stands for its newest kept report, a whole one where there is any; without
+arguments every profile that has one is taken. With --verbose the claims' sentences follow.`,
+		Example: "  stockade compare\n  stockade compare agent-sandbox playground",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return append(suite.ProfileIDs(), a.keptNames()...), cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			reports, err := a.sides(args)
+			if err != nil {
+				return err
+			}
+			c := report.Compare(reports...)
+			if asJSON {
+				return writeJSON(a.Stdout, c)
+			}
+			return c.Write(a.Stdout, a.style())
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// sides loads the reports to compare.
+func (a *App) sides(args []string) ([]*report.Report, error) {
+	var out []*report.Report
+	if len(args) == 0 {
+		newest, err := a.newest()
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range suite.ProfileIDs() {
+			if r, ok := newest[id]; ok {
+				out = append(out, r)
+			}
+		}
+		if out == nil {
+			return nil, usage("there is no report yet: `stockade run --profile …` makes one")
+		}
+		return out, nil
+	}
+	for _, arg := range args {
+		if _, ok := suite.ProfileByID(arg); ok {
+			newest, err := a.newest()
+			if err != nil {
+				return nil, err
+			}
+			r, ok := newest[arg]
+			if !ok {
+				return nil, usage("there is no report of the profile %s: `stockade run --profile %s` makes one", arg, arg)
+			}
+			out = append(out, r)
+			continue
+		}
+		r, err := a.load(arg)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// newest loads the newest kept report of every profile: the newest that is
+// whole, or else the newest there is. Those of older versions that cannot be
+// read any more are passed over, as are proofs, and runs against another target
+// than the profile's own.
+func (a *App) newest() (map[string]*report.Report, error) {
+	kept, err := a.kept()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*report.Report{}
+	for _, path := range kept {
+		r, err := a.load(path)
+		if err != nil {
+			a.progress().Note("passing over %s: %v", path, err)
+			continue
+		}
+		p, known := suite.ProfileByID(r.Profile)
+		if !known || r.Target != p.Target || len(r.Mutants) > 0 {
+			continue
+		}
+		scenarios := p.Of(a.Registry.All())
+		if was := out[p.ID]; was == nil || whole(r, scenarios) || !whole(was, scenarios) {
+			out[p.ID] = r
+		}
+	}
+	return out, nil
+}
+
+// whole tells whether a report has every scenario.
+func whole(r *report.Report, scenarios []*suite.Scenario) bool {
+	have := map[string]bool{}
+	for _, x := range r.Results {
+		have[x.ID] = true
+	}
+	for _, s := range scenarios {
+		if !have[s.ID] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build cluster && linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/overlays"
+	"github.com/stockade-dev/stockade/workloads/execution"
+)
+
+// The scenarios run the service's code in the runner; this is the deployed one,
+// with its own token, asked through the API server.
+func TestTheDeployedExecutionServiceRunsPrograms(t *testing.T) {
+	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
+	for what, c := range map[string]struct {
+		program execution.Program
+		status  execution.Status
+		stdout  string
+	}{
+		"an honest one":    {execution.Program{Source: "import sys\nprint(sum(map(int, sys.stdin)))", Stdin: "1\n2\n39\n"}, execution.OK, "42\n"},
+		"a greedy one":     {execution.Program{Source: "x = bytes(384 << 20)"}, execution.MemoryLimit, ""},
+		"a broken one":     {execution.Program{Source: "raise ValueError"}, execution.Failed, ""},
+		"one that goes on": {execution.Program{Source: "while True: pass"}, execution.TimeLimit, ""},
+		"one with no way out": {execution.Program{Source: "import socket\ntry:\n  socket.create_connection(('203.0.113.7', 80), 2)\nexcept OSError as e:\n  print('no')"},
+			execution.OK, "no\n"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c.program.Language = execution.Python
+			body, err := json.Marshal(c.program)
+			require.NoError(t, err)
+			r := kubectl(t, strings.NewReader(string(body)), "create", "--raw",
+				"/api/v1/namespaces/"+namespace+"/services/http:"+name+":8080/proxy/v1/runs", "-f", "-")
+			require.Zero(t, r.code, r.stderr)
+			got := decode[execution.Result](t, r.stdout)
+			assert.Equal(t, c.status, got.Status, got.Stderr)
+			assert.Equal(t, c.stdout, got.Stdout)
+			assert.GreaterOrEqual(t, got.UID, int64(20000))
+		})
+	}
+	r := kubectl(t, nil, "get", "pods", "-n", overlays.PlaygroundNamespace, "-o", "name")
+	require.Zero(t, r.code, r.stderr)
+	assert.NotContains(t, r.stdout, "pod/run-", "every run's Pod is removed")
+}
+
+func TestEveryProfileThatIsDeployedHolds(t *testing.T) {
+	for _, id := range []string{"agent-sandbox-default", "playground"} {
+		p, ok := suite.ProfileByID(id)
+		require.True(t, ok)
+		r := call(t, nil, "run", "--profile", p.ID, "--json")
+		assert.Zero(t, r.code, "%s: %s", p.ID, r.stderr)
+		assert.Contains(t, r.stdout, `"verdict": "Held"`)
+	}
+}

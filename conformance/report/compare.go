@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// Comparison puts reports side by side: what each system says of a topic, and
+// what became of it.
+type Comparison struct {
+	Columns []Column `json:"columns"`
+	Rows    []Row    `json:"rows"`
+}
+
+// Column is one report.
+type Column struct {
+	// Name is the report's profile, or its target where it has none.
+	Name    string          `json:"name"`
+	Run     string          `json:"run"`
+	Target  string          `json:"target"`
+	Started time.Time       `json:"started"`
+	Verdict verdict.Verdict `json:"verdict"`
+	Text    string          `json:"text"`
+	// DiffersFromGKE is what the report says of its substrate.
+	DiffersFromGKE []string `json:"differsFromGKE,omitempty"`
+}
+
+// Row is one topic, with a cell for each column.
+type Row struct {
+	Topic suite.Topic `json:"topic"`
+	Cells [][]Mark    `json:"cells"`
+}
+
+// Mark is what became of one claim.
+type Mark struct {
+	Claim string `json:"claim"`
+	Text  string `json:"text"`
+	// Verdict is the worst of the claim's scenarios; NotRun where none of them
+	// is in the report.
+	Verdict verdict.Verdict `json:"verdict"`
+	// Held and Of count its scenarios.
+	Held int `json:"held"`
+	Of   int `json:"of"`
+	// Disclosed says that an exposure which the text admits was shown, and no
+	// more than it.
+	Disclosed bool `json:"disclosed,omitempty"`
+}
+
+// word is the mark for a person.
+func (m Mark) word() string {
+	switch {
+	case m.Of == 0:
+		return m.Claim + " not tested"
+	case m.Disclosed:
+		return fmt.Sprintf("%s as disclosed", m.Claim)
+	case m.Held == m.Of:
+		return fmt.Sprintf("%s %s", m.Claim, m.Verdict)
+	}
+	return fmt.Sprintf("%s %s, %d held of %d", m.Claim, m.Verdict, m.Held, m.Of)
+}
+
+// Compare puts reports side by side, in the order given. A claim of a profile
+// that no scenario of the report speaks for stands there as not tested.
+func Compare(reports ...*Report) Comparison {
+	var c Comparison
+	for _, r := range reports {
+		name := r.Profile
+		if name == "" {
+			name = r.Target
+		}
+		c.Columns = append(c.Columns, Column{
+			Name: name, Run: r.ID, Target: r.Target, Started: r.Started,
+			Verdict: r.Summary.Verdict, Text: r.Summary.Text, DiffersFromGKE: r.DiffersFromGKE,
+		})
+	}
+	for _, topic := range suite.Topics {
+		row := Row{Topic: topic}
+		some := false
+		for _, r := range reports {
+			marks := r.marks(topic)
+			some = some || len(marks) > 0
+			row.Cells = append(row.Cells, marks)
+		}
+		if some {
+			c.Rows = append(c.Rows, row)
+		}
+	}
+	return c
+}
+
+// marks are the report's claims of a topic: those of its profile, and no others
+// where it has one.
+func (r *Report) marks(topic suite.Topic) []Mark {
+	out := []Mark{}
+	profile, known := suite.ProfileByID(r.Profile)
+	for _, c := range suite.Claims {
+		if c.Topic != topic || known && !slices.Contains(profile.Claims, c.ID) {
+			continue
+		}
+		m := Mark{Claim: c.ID, Text: c.Text}
+		var all []verdict.Verdict
+		for _, x := range r.Results {
+			if !slices.Contains(x.Claims, c.ID) {
+				continue
+			}
+			m.Of++
+			all = append(all, x.Verdict)
+			if x.Verdict == verdict.Held {
+				m.Held++
+			}
+			m.Disclosed = m.Disclosed || x.ClaimKind == suite.Limit
+		}
+		if m.Of > 0 {
+			m.Verdict = verdict.Aggregate(all...)
+		} else if !known {
+			continue
+		}
+		m.Disclosed = m.Disclosed && m.Verdict == verdict.Held
+		out = append(out, m)
+	}
+	return out
+}
+
+// Write writes the comparison as a table for a person.
+func (c Comparison) Write(w io.Writer, style Style) error {
+	width := make([]int, len(c.Columns)+1)
+	lines := [][]string{{""}, {"run"}, {"started"}, {"verdict"}}
+	for _, col := range c.Columns {
+		lines[0] = append(lines[0], col.Name)
+		lines[1] = append(lines[1], col.Run)
+		lines[2] = append(lines[2], col.Started.Format("2006-01-02 15:04 UTC"))
+		lines[3] = append(lines[3], col.Text)
+	}
+	heads := map[int]bool{0: true}
+	verdicts := map[[2]int]verdict.Verdict{}
+	for i, col := range c.Columns {
+		verdicts[[2]int{3, i + 1}] = col.Verdict
+	}
+	for _, row := range c.Rows {
+		height := 0
+		for _, cell := range row.Cells {
+			height = max(height, len(cell))
+		}
+		for n := range height {
+			line := []string{""}
+			if n == 0 {
+				line[0] = string(row.Topic)
+			}
+			for i, cell := range row.Cells {
+				text := ""
+				if n < len(cell) {
+					text = cell[n].word()
+					verdicts[[2]int{len(lines), i + 1}] = cell[n].Verdict
+				}
+				line = append(line, text)
+			}
+			lines = append(lines, line)
+		}
+	}
+	for _, line := range lines {
+		for i, text := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(text))
+		}
+	}
+	var b strings.Builder
+	for n, line := range lines {
+		text := ""
+		for i, cell := range line {
+			padded := cell + strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			v, judged := verdicts[[2]int{n, i}]
+			switch {
+			case heads[n] || i == 0:
+				padded = style.paint(bold, padded)
+			case judged && cell != "":
+				padded = style.paint(color(v), padded)
+			}
+			text += padded + "  "
+		}
+		if !style.Color {
+			text = strings.TrimRight(text, " ")
+		}
+		b.WriteString(text + "\n")
+	}
+	c.notes(&b, style)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the comparison: %w", err)
+	}
+	return nil
+}
+
+func color(v verdict.Verdict) string {
+	switch v {
+	case verdict.Held:
+		return green
+	case verdict.Breached:
+		return red
+	case verdict.Inconclusive, verdict.NotRun:
+		return yellow
+	case verdict.NotApplicable:
+	}
+	return faint
+}
+
+// notes are the claims' sentences, if they are asked for, and what the reports
+// say of their substrate.
+func (c Comparison) notes(b *strings.Builder, style Style) {
+	if style.Verbose {
+		b.WriteString("\n")
+		seen := map[string]bool{}
+		for _, row := range c.Rows {
+			for _, cell := range row.Cells {
+				for _, m := range cell {
+					if !seen[m.Claim] {
+						seen[m.Claim] = true
+						fmt.Fprintf(b, "  %s %s\n", style.paint(faint, m.Claim), m.Text)
+					}
+				}
+			}
+		}
+	}
+	var differs []string
+	for _, col := range c.Columns {
+		for _, d := range col.DiffersFromGKE {
+			if !slices.Contains(differs, d) {
+				differs = append(differs, d)
+			}
+		}
+	}
+	if len(differs) > 0 {
+		b.WriteString("\n")
+	}
+	for _, d := range differs {
+		fmt.Fprintf(b, "  %s %s\n", style.paint(faint, "not as on GKE:"), d)
+	}
+}

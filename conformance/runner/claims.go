@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/conformance/witness"
+)
+
+// claims are sandboxes of Agent Sandbox: claimed from a warm pool.
+type claims struct {
+	k        *Kube
+	template *unstructured.Unstructured
+}
+
+func (c *claims) open(ctx context.Context) error {
+	pool, err := c.k.get(ctx, poolKind, c.k.o.Pool)
+	if err != nil {
+		return fmt.Errorf("reading the target's warm pool (`stockade up` deploys it): %w", err)
+	}
+	name, _, _ := unstructured.NestedString(pool.Object, "spec", "sandboxTemplateRef", "name")
+	if c.template, err = c.k.get(ctx, templateKind, name); err != nil {
+		return fmt.Errorf("reading the target's template: %w", err)
+	}
+	c.refilled(ctx)
+	return nil
+}
+
+// refilled waits a while until the pool is whole again after an earlier run. A
+// claim that finds it empty gets a Pod of its own, which then competes with the
+// pool's new ones for the node; where the template asks for a quarter of it, as
+// the seed's does, the claim's Pod may never fit. A pool that stays short is no
+// error: what the claims then get is what counts.
+func (c *claims) refilled(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.k.t.Refill)
+	defer cancel()
+	_ = until(ctx, poll, func() bool {
+		pool, err := c.k.get(ctx, poolKind, c.k.o.Pool)
+		if err != nil {
+			return false
+		}
+		ready, _, _ := unstructured.NestedInt64(pool.Object, "status", "readyReplicas")
+		want, _, _ := unstructured.NestedInt64(pool.Object, "spec", "replicas")
+		return ready >= want
+	})
+}
+
+func (c *claims) furnish(f *Field) { f.Sandbox, f.Pod = c.sandbox, c.pod }
+
+func (c *claims) command(argv []string) []string { return argv }
+
+func (c *claims) ref(name string) Ref { return refOf(object(claimKind, c.k.o.Namespace, name)) }
+
+func (c *claims) order(ctx context.Context, name string) error {
+	u := object(claimKind, c.k.o.Namespace, name)
+	u.SetLabels(map[string]string{RunLabel: c.k.run})
+	if err := unstructured.SetNestedField(u.Object, c.k.o.Pool, "spec", "warmPoolRef", "name"); err != nil {
+		return fmt.Errorf("writing a claim: %w", err)
+	}
+	return c.k.create(ctx, u, false)
+}
+
+// find goes from the claim to its Sandbox and from there to the Pod, and
+// checks the ownership on the way: the first Pod with a fitting label may be
+// another session's.
+func (c *claims) find(ctx context.Context, name string) (target.Pod, error) {
+	k := c.k
+	claim, err := k.get(ctx, claimKind, name)
+	if err != nil {
+		return target.Pod{}, err
+	}
+	if status, why := condition(claim, "Ready"); status != "True" {
+		return target.Pod{}, fmt.Errorf("the claim is not ready: %s", why)
+	}
+	box, _, _ := unstructured.NestedString(claim.Object, "status", "sandbox", "name")
+	if box == "" {
+		return target.Pod{}, errors.New("the claim names no Sandbox yet")
+	}
+	sandbox, err := k.get(ctx, sandboxKind, box)
+	if err != nil {
+		return target.Pod{}, err
+	}
+	if !owns(claim.GetUID(), sandbox.GetOwnerReferences()) {
+		return target.Pod{}, fmt.Errorf("Sandbox %s is not the claim's own", box)
+	}
+	podName := sandbox.GetAnnotations()[podNameAnnotation]
+	if podName == "" {
+		podName = box
+	}
+	pod, err := k.o.Client.Clientset.CoreV1().Pods(k.o.Namespace).Get(ctx, podName, metav1.GetOptions{})
+	if err != nil {
+		return target.Pod{}, err
+	}
+	if !owns(sandbox.GetUID(), pod.OwnerReferences) {
+		return target.Pod{}, fmt.Errorf("Pod %s is not Sandbox %s's own", podName, box)
+	}
+	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
+		return target.Pod{}, fmt.Errorf("Pod %s is not ready", podName)
+	}
+	return podRef(pod), nil
+}
+
+func owns(uid types.UID, refs []metav1.OwnerReference) bool {
+	for _, r := range refs {
+		if r.UID == uid && r.Controller != nil && *r.Controller {
+			return true
+		}
+	}
+	return false
+}
+
+func condition(u *unstructured.Unstructured, kind string) (status, why string) {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range all {
+		m, ok := c.(map[string]any)
+		if !ok || m["type"] != kind {
+			continue
+		}
+		status, _ = m["status"].(string)
+		reason, _ := m["reason"].(string)
+		message, _ := m["message"].(string)
+		return status, reason + ": " + message
+	}
+	return "", "no condition " + kind + " yet"
+}
+
+// sandbox is a compliant Sandbox of the target's own template.
+func (c *claims) sandbox() suite.Object { return c.k.wrap(sandboxKind, SandboxSpec(c.template)) }
+
+// SandboxSpec returns, as a copy, what a template says of its Sandboxes.
+func SandboxSpec(template *unstructured.Unstructured) map[string]any {
+	spec, _, _ := unstructured.NestedMap(template.Object, "spec") // a deep copy
+	out := map[string]any{}
+	for _, field := range []string{"podTemplate", "volumeClaimTemplates", "service"} {
+		if v, ok := spec[field]; ok {
+			out[field] = v
+		}
+	}
+	return out
+}
+
+// pod is a compliant Pod of the target's own template, as the controller would
+// make it.
+func (c *claims) pod() suite.Object {
+	spec, _, _ := unstructured.NestedMap(c.template.Object, "spec", "podTemplate", "spec") // a deep copy
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	// The controller's default, without which a bare Pod would get a token.
+	if _, set := spec["automountServiceAccountToken"]; !set {
+		spec["automountServiceAccountToken"] = false
+	}
+	obj := c.k.wrap(podKind, spec)
+	meta, _, _ := unstructured.NestedMap(c.template.Object, "spec", "podTemplate", "metadata")
+	for _, field := range []string{"labels", "annotations"} {
+		if v, ok := meta[field]; ok {
+			obj["metadata"].(map[string]any)[field] = v //nolint:forcetypeassert // wrap made it
+		}
+	}
+	return obj
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/plan"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/scenarios/all"
+)
+
+// systems are the systems of the texts, by the letters of their claims.
+var systems = []struct{ letters, name string }{
+	{"AS", "Agent Sandbox"}, {"KG", "kode-gopher"}, {"PG", "playground"},
+}
+
+// claimsPage lists every claim of the three systems with what speaks for it. A
+// claim that nothing speaks for says so.
+func claimsPage() string {
+	var b strings.Builder
+	b.WriteString(note + "# Claims\n\n")
+	b.WriteString("Every claim that the texts of the three systems make, the profiles that have to answer for it, and\n" +
+		"what speaks for it: scenarios, which attack a real deployment, and rules of the plan check, which\n" +
+		"judge an environment on Google Cloud before it exists. A *guarantee* is held when its attacks fail,\n" +
+		"a *limit* when the exposure that the text admits is shown and is not larger, a *function* when honest\n" +
+		"code works. The verdicts themselves are in the reports: `stockade run --profile …`, and\n" +
+		"`stockade compare` for all of them side by side.\n\n## Profiles\n\n")
+	b.WriteString("| profile | what is deployed | claims | scenarios |\n|---|---|---|---|\n")
+	for _, p := range suite.Profiles {
+		fmt.Fprintf(&b, "| `%s` | %s | %d | %d |\n", p.ID, cell(p.Title), len(p.Claims), len(p.Of(all.Registry.All())))
+	}
+	rules := plan.Rules()
+	for _, system := range systems {
+		fmt.Fprintf(&b, "\n## %s\n\n| claim | | kind | profiles | scenarios | plan check |\n|---|---|---|---|---|---|\n", system.name)
+		for _, c := range suite.Claims {
+			if !strings.HasPrefix(c.ID, system.letters+"-") {
+				continue
+			}
+			var scenarios, checks, profiles, kinds []string
+			for _, s := range all.Registry.All() {
+				if slices.Contains(s.Claims, c.ID) {
+					scenarios = append(scenarios, s.ID)
+				}
+			}
+			for _, r := range rules {
+				if slices.Contains(r.Claims, c.ID) {
+					checks = append(checks, "`"+r.ID+"`")
+				}
+			}
+			for _, p := range suite.Profiles {
+				if slices.Contains(p.Claims, c.ID) {
+					profiles = append(profiles, "`"+p.ID+"`")
+				}
+			}
+			for _, k := range c.Kinds {
+				kinds = append(kinds, string(k))
+			}
+			by := links(scenarios)
+			if len(scenarios)+len(checks) == 0 {
+				by = "none yet"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Text), strings.Join(kinds, ", "),
+				strings.Join(profiles, ", "), by, strings.Join(checks, ", "))
+		}
+	}
+	return b.String()
+}

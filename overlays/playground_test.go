@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/stockade-dev/stockade/workloads/execution"
+)
+
+// typed reads an object as the API server would, and refuses a field that it
+// does not know.
+func typed[T any](t *testing.T, o unstructured.Unstructured) T {
+	t.Helper()
+	var out T
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &out, true))
+	return out
+}
+
+func of(objects []unstructured.Unstructured, namespace string) (out []unstructured.Unstructured) {
+	for _, o := range objects {
+		if o.GetNamespace() == namespace {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func TestTheExecutionServiceMayManageAndEnterPodsAlone(t *testing.T) {
+	objects := rendered(t, Playground)
+	n := kinds(objects)
+	assert.Equal(t, 1, n["Role"])
+	assert.Zero(t, n["ClusterRole"]+n["ClusterRoleBinding"])
+	for _, r := range typed[rbacv1.Role](t, only(t, objects, "Role")).Rules {
+		assert.Equal(t, []string{""}, r.APIGroups)
+		for _, what := range r.Resources {
+			assert.Contains(t, []string{"pods", "pods/exec"}, what)
+		}
+		assert.NotContains(t, r.Verbs, "*")
+	}
+	binding := typed[rbacv1.RoleBinding](t, only(t, objects, "RoleBinding"))
+	assert.Equal(t, PlaygroundNamespace, binding.Namespace)
+	require.Len(t, binding.Subjects, 1)
+	assert.Equal(t, ExecutionAccount, binding.Subjects[0].Namespace+"/"+binding.Subjects[0].Name)
+}
+
+func TestTheNetworkOfRunsIsDeniedInBothDirections(t *testing.T) {
+	p := typed[networkingv1.NetworkPolicy](t, only(t, of(rendered(t, Playground), PlaygroundNamespace), "NetworkPolicy"))
+	assert.Empty(t, p.Spec.PodSelector.MatchLabels)
+	assert.ElementsMatch(t, []networkingv1.PolicyType{"Ingress", "Egress"}, p.Spec.PolicyTypes)
+	assert.Empty(t, p.Spec.Ingress)
+	assert.Empty(t, p.Spec.Egress)
+}
+
+func TestTheTemplateOfRunsIsReadByTheService(t *testing.T) {
+	objects := rendered(t, Playground)
+	template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
+	read, err := execution.Read(&template)
+	require.NoError(t, err)
+	base, err := read.Limits("")
+	require.NoError(t, err)
+	python, err := read.Limits(execution.Python)
+	require.NoError(t, err)
+	for _, name := range []string{"nproc", "nofile", "fsize", "core", "as"} {
+		assert.Contains(t, base, name)
+	}
+	memory := template.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
+	assert.Less(t, python["as"], uint64(memory), "Python must meet its own limit before its Pod's") //nolint:gosec // it is positive
+	for _, v := range template.Template.Spec.Volumes {
+		require.NotNil(t, v.EmptyDir, v.Name)
+		assert.Equal(t, corev1.StorageMediumMemory, v.EmptyDir.Medium, v.Name)
+		assert.NotNil(t, v.EmptyDir.SizeLimit, v.Name)
+	}
+
+	copied := typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
+	var same corev1.PodTemplate
+	require.NoError(t, yaml.UnmarshalStrict([]byte(copied.Data["template.yaml"]), &same))
+	same.Namespace = PlaygroundNamespace
+	assert.Equal(t, template, same, "the service must read what the cluster has")
+}
+
+func TestWhatTheServiceReadsIsWhereItLooks(t *testing.T) {
+	deployment := only(t, of(rendered(t, Playground), "playground-system"), "Deployment")
+	spec, _, err := unstructured.NestedMap(deployment.Object, "spec", "template", "spec")
+	require.NoError(t, err)
+	text, err := yaml.Marshal(spec)
+	require.NoError(t, err)
+	for _, want := range []string{"--namespace=" + PlaygroundNamespace, "--template=/etc/playground/template.yaml", "mountPath: /etc/playground", "name: run"} {
+		assert.Contains(t, string(text), want)
+	}
+	assert.NotContains(t, string(text), "hostPath")
+}
+
+func TestImagesOfRunsArePinnedByTheirDigest(t *testing.T) {
+	const digest = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	objects := rendered(t, Playground)
+	require.NoError(t, Pin(objects, map[string]string{"stockade.local/playground:dev": digest}))
+	template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
+	assert.Equal(t, digest, template.Template.Spec.Containers[0].Image)
+	copied := typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
+	assert.Contains(t, copied.Data["template.yaml"], "image: "+digest+"\n")
+	assert.NotContains(t, copied.Data["template.yaml"], ":dev")
+	deployment := only(t, objects, "Deployment")
+	images := []string{}
+	eachImage(deployment.Object, func(image string) { images = append(images, image) })
+	assert.Equal(t, []string{"stockade.local/execution:dev"}, images, "the service's own image is by tag, as all of the system")
+
+	assert.ErrorContains(t, Pin(rendered(t, Playground), nil), "stockade.local/playground:dev")
+	assert.NoError(t, Pin(rendered(t, Reference), nil), "nothing of the reference is pinned")
+}
+
+func TestTheDefaultPolicyIsTheControllersOwn(t *testing.T) {
+	template := only(t, rendered(t, Default), "SandboxTemplate")
+	assert.Equal(t, DefaultNamespace, template.GetNamespace())
+	_, found, err := unstructured.NestedMap(template.Object, "spec", "networkPolicy")
+	require.NoError(t, err)
+	assert.False(t, found)
+	was := only(t, rendered(t, Reference), "SandboxTemplate")
+	unstructured.RemoveNestedField(was.Object, "spec", "networkPolicy")
+	was.SetNamespace(DefaultNamespace)
+	assert.Equal(t, was.Object, template.Object, "nothing else differs from the reference")
+}
+
+// The kinds in which one control hides another have scaffolds without the other.
+func TestAMutantOfThePlaygroundHasTheScaffoldThatShowsIt(t *testing.T) {
+	for _, m := range mutants(t) {
+		if m.Base != BasePlayground {
+			assert.False(t, strings.HasPrefix(m.ID, "playground-"), "%s is called after the playground and is not of it", m.ID)
+			continue
+		}
+		objects, err := m.Render(module(t))
+		require.NoError(t, err)
+		n := kinds(objects)
+		assert.Equal(t, m.Scope == ScopeAdmission, n["ValidatingAdmissionPolicy"] == 1, m.ID)
+		assert.Zero(t, n["SandboxTemplate"], m.ID)
+		space := only(t, objects, "Namespace")
+		level := space.GetLabels()["pod-security.kubernetes.io/enforce"]
+		if m.Changes.Kind != "Namespace" {
+			assert.Equal(t, "privileged", level, "%s: Pod Security would turn its weakened Pods away", m.ID)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// raiseLimits accepts Permission, the kernel's answer to who may not raise a
+// hard limit, Confined where a limit is set, and ResourceLimit where one is
+// met. The helper sets the limits before the program starts, so that the probe,
+// which starts like every program, has them itself.
+func raiseLimits() suite.Scenario {
+	return suite.Scenario{
+		ID:    "playground.raise-limits",
+		Title: "Raise the resource limits of a run",
+		About: "Looks whether processes, open files, file size, core files and address space are limited, asks for one more of each than the hard " +
+			"limit allows, for itself and for the Pod's first process, and opens files until there are no more. The control moves a soft limit " +
+			"below the hard one and back, which everybody may.",
+		Claims: []string{"PG-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Techniques: []string{"T1499.001", "T1548"},
+		Refs:       []string{"https://man7.org/linux/man-pages/man2/getrlimit.2.html"},
+		Attack:     tryLimits,
+		Control: suite.ControlSpec{At: suite.Sandbox, Act: moveSoft,
+			Why: "a soft limit can be moved in the same sandbox, so it is the hard one that does not move"},
+		Accept: []verdict.Class{verdict.Permission, verdict.Confined, verdict.ResourceLimit},
+		// It takes every file descriptor of the probe.
+		Exclusive: true,
+		Timeout:   20 * time.Second,
+		Mutants:   []string{"playground-no-rlimits"},
+	}
+}
+
+// infinite is what the kernel calls no limit (RLIM_INFINITY).
+const infinite = ^uint64(0)
+
+// limit is a resource limit as the kernel tells it.
+type limit struct {
+	name       string
+	soft, hard uint64
+	err        error
+}
+
+// judgeLimit tells whether there is one.
+func judgeLimit(whose string, l limit) verdict.Step {
+	name := whose + ": no limit on " + l.name
+	switch {
+	case l.err != nil:
+		return probe.Denied(name, l.err)
+	case l.hard == infinite:
+		return probe.Reached(name, "there is none")
+	case l.soft > l.hard:
+		return probe.Failed(name, verdict.Unknown, "soft %d, hard %d", l.soft, l.hard)
+	}
+	return probe.Failed(name, verdict.Confined, "soft %d, hard %d", l.soft, l.hard)
+}
+
+// judgeRaise reads what became of asking for more.
+func judgeRaise(whose, of string, err error) verdict.Step {
+	name := whose + ": raise the limit on " + of
+	if err == nil {
+		return probe.Reached(name, "the kernel granted it")
+	}
+	return probe.Denied(name, err)
+}
+
+// judgeOpen reads how many files could be open at once.
+func judgeOpen(opened int, hard uint64, err error) verdict.Step {
+	const name = "open more files than the limit"
+	if uint64(max(opened, 0)) > hard { //nolint:gosec // it is not negative
+		return probe.Reached(name, "%d were open", opened)
+	}
+	if err == nil {
+		return probe.Failed(name, verdict.Unknown, "%d files were open, and the limit of %d was not met", opened, hard)
+	}
+	step := probe.Denied(name, err)
+	step.Detail = fmt.Sprintf("%d were open: %s", opened, step.Detail)
+	return step
+}
+
+// tryLimits looks at itself and at the Pod's first process: of the same user,
+// and so a process that a run could take over.
+func tryLimits(context.Context, *probe.Env) []verdict.Step {
+	var steps []verdict.Step
+	for pid, whose := range []string{"the run", "the first process"} {
+		for _, l := range readLimits(pid) {
+			steps = append(steps, judgeLimit(whose, l))
+			if l.err == nil && l.hard != infinite {
+				steps = append(steps, judgeRaise(whose, l.name, raise(pid, l)))
+			}
+		}
+	}
+	return append(steps, openMany())
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package playground
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/admission"
+)
+
+// manyPods is more than any playground of one node needs at once.
+const manyPods = 36
+
+// podQuota accepts ResourceLimit alone: the refusal that names a quota. The
+// Pods ask for a node that does not exist, so that they wait and cost nothing,
+// and count all the same.
+func podQuota() suite.Scenario {
+	return suite.Scenario{
+		ID:    "playground.pod-quota",
+		Title: "Create Pods without end in the playground",
+		About: fmt.Sprintf("Creates up to %d Pods of the template's that no node takes. Before the last of them a quota has to refuse. ", manyPods) +
+			"The control creates one. All are removed again.",
+		Claims: []string{"PG-04"}, Kind: suite.Guarantee, Severity: suite.Medium,
+		Techniques: []string{"T1499", "T1496"},
+		Refs:       []string{"https://kubernetes.io/docs/concepts/policy/resource-quotas/"},
+		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			return []verdict.Step{crowd(ctx, env, fmt.Sprintf("create %d Pods", manyPods), manyPods)}
+		},
+		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			return []verdict.Step{crowd(ctx, env, "create one Pod", 1)}
+		},
+		Accept: []verdict.Class{verdict.ResourceLimit},
+		// It takes the room that others need for their own runs.
+		Exclusive: true,
+		Timeout:   60 * time.Second,
+		Mutants:   []string{"playground-no-quota"},
+	}
+}
+
+// crowd creates Pods until one is refused, and removes them.
+func crowd(ctx context.Context, env *suite.APIEnv, name string, want int) verdict.Step {
+	began := time.Now()
+	var made []string
+	defer func() {
+		// What this cannot remove is in the runner's ledger.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		for _, n := range made {
+			_, _ = env.API.Delete(undo, "v1", "Pod", n)
+		}
+	}()
+	for i := range want {
+		pod := env.Pod()
+		spec := admission.Child(pod, "spec")
+		admission.Child(spec, "nodeSelector")["stockade.dev/nowhere"] = "true"
+		podName := fmt.Sprintf("stockade-%s-%d", env.Nonce[:min(len(env.Nonce), 12)], i)
+		admission.Child(pod, "metadata")["name"] = podName
+		answer, err := env.API.Create(ctx, pod, false)
+		if answer.Code == 201 || answer.Code == 200 {
+			made = append(made, podName)
+		}
+		if step, decided := judgeCrowd(name, len(made), want, answer, err); decided {
+			step.Millis = time.Since(began).Milliseconds()
+			return step
+		}
+	}
+	return verdict.Step{Name: name, Class: verdict.Unknown, Detail: "nothing was asked for"}
+}
+
+// judgeCrowd reads the answer to one more Pod. It is a pure function.
+func judgeCrowd(name string, made, want int, a suite.Answer, err error) (step verdict.Step, decided bool) {
+	step = verdict.Step{Name: name, Detail: fmt.Sprintf("%d Pods were created; %d %s: %s", made, a.Code, a.Reason, a.Message)}
+	switch {
+	case err != nil:
+		step.Class, step.Detail = verdict.TransportError, err.Error()
+	case a.Code == 201 || a.Code == 200:
+		step.OK, step.Detail = true, fmt.Sprintf("%d Pods were created", made)
+		return step, made >= want
+	case a.Code == 403 && strings.Contains(a.Message, "exceeded quota"):
+		step.Class = verdict.ResourceLimit
+	default:
+		step.Class = verdict.Unknown
+	}
+	return step, true
+}
