@@ -36,6 +36,10 @@ type imageSpec struct {
 	Trees   []debianTree
 	Entries []entry
 	Config  v1.Config
+
+	// Toolchain is the key of the Go toolchain's layer, for an image that has
+	// it on top; whoever assembles the image passes the layer.
+	Toolchain string
 }
 
 // addTo puts all that decides about the image's bytes into a key.
@@ -50,6 +54,9 @@ func (s imageSpec) addTo(k *hasher, arch string) {
 		e.addTo(k)
 	}
 	c := s.Config
+	if s.Toolchain != "" {
+		k.add("toolchain", s.Toolchain)
+	}
 	k.add("config", fmt.Sprintf("%q %q %q %q %q", c.Entrypoint, c.Cmd, c.Env, c.User, c.StopSignal))
 }
 
@@ -144,11 +151,30 @@ func bpfMode(p string) fs.FileMode {
 
 // programImage is the image of one of our own programs.
 func (b *builder) programImage(p Program, binary, key string) imageSpec {
-	return imageSpec{
+	s := imageSpec{
 		Name:    Repository + "/" + p.Image,
 		Entries: []entry{tmpDir, {Path: p.Name, Mode: 0o755, Source: binary, ID: key}},
 		Config:  v1.Config{Entrypoint: []string{"/" + p.Name}, Env: []string{searchPath}},
 	}
+	if p.Go {
+		s.Trees = []debianTree{minimalTree, gopherTree}
+		s.Toolchain = b.goToolchainKey()
+		// Debian's tree has a /tmp; the overlay mounts one, and the folder of
+		// programs, over folders that have to be there.
+		s.Entries = []entry{{Path: "app", Mode: 0o755}, s.Entries[1]}
+		s.Config.Entrypoint = append(s.Config.Entrypoint, "-go", "/"+goRoot+"/bin/go", "-cache", "/"+goCache)
+	}
+	return s
+}
+
+// programImages are the images of all of our own programs, without what decides
+// about their bytes.
+func (b *builder) programImages() []imageSpec {
+	var all []imageSpec
+	for _, p := range b.programs {
+		all = append(all, b.programImage(p.Program, "", p.key))
+	}
+	return all
 }
 
 // kubeadmNames asks kubeadm which images it will want from our repository, by

@@ -59,11 +59,26 @@ type Program struct {
 	Name    string // file name of the binary, which lies in the image's root
 	Package string // main package, relative to the checkout: "./cmd/probe"
 	Image   string // name and tag without the repository: "probe:dev"
+
+	// Go puts the binary on top of a minimal Debian and the Go toolchain, with
+	// the standard library compiled, for a program that builds programs.
+	Go bool
 }
 
-// DefaultPrograms are the programs every cluster needs.
+// DefaultPrograms are the programs every cluster needs, the probe first.
 func DefaultPrograms() []Program {
-	return []Program{{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"}}
+	return append([]Program{{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"}}, KodeGopherPrograms()...)
+}
+
+// KodeGopherPrograms are those of the overlays base/kode-gopher and
+// base/kode-gopher-shared.
+func KodeGopherPrograms() []Program {
+	return []Program{
+		{Name: "gateway", Package: "./cmd/gateway", Image: "kode-gopher-gateway:dev"},
+		{Name: "router", Package: "./cmd/router", Image: "kode-gopher-router:dev"},
+		{Name: "metadata", Package: "./cmd/metadata", Image: "kode-gopher-metadata:dev"},
+		{Name: "runner", Package: "./cmd/runner", Image: "kode-gopher-sandbox:dev", Go: true},
+	}
 }
 
 // DefaultHome returns the folder for all files on the host: $STOCKADE_HOME,
