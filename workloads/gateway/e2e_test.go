@@ -208,7 +208,7 @@ func (s *system) run(session *mcp.ClientSession, code string) wire.Result {
 
 func (s *system) empty() {
 	s.t.Helper()
-	assert.Eventually(s.t, func() bool { return len(s.cluster.Claims()) == 0 && len(s.cluster.Pods()) == 0 }, 10*time.Second, time.Millisecond)
+	assert.Eventually(s.t, func() bool { return len(s.cluster.Claims()) == 0 && len(s.cluster.Pods()) == 0 }, 30*time.Second, time.Millisecond)
 }
 
 func TestAnHonestClientWorks(t *testing.T) {
@@ -548,7 +548,7 @@ func TestAServerThatIsStoppedGivesEverythingBack(t *testing.T) {
 			assert.Error(t, err)
 		})
 	}
-	require.Eventually(t, func() bool { return len(s.cluster.Pods()) == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.cluster.Pods()) == 3 }, 30*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	require.NoError(t, g.Close(ctx))

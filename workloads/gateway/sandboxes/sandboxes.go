@@ -239,13 +239,18 @@ func (m *Manager) expired(claim *unstructured.Unstructured) bool {
 // await waits until the claim's sandbox can be used. A cluster that does not
 // answer for a while is waited for as well.
 func (m *Manager) await(ctx context.Context, name string, uid types.UID) (*Sandbox, error) {
+	last := errors.New("not looked yet")
 	for {
 		box, err := m.look(ctx, name, uid)
 		if err == nil || errors.Is(err, ErrLost) {
 			return box, err
 		}
+		// A look that the deadline cut short says nothing about the claim.
+		if ctx.Err() == nil {
+			last = err
+		}
 		if stop := m.pause(ctx); stop != nil {
-			return nil, fmt.Errorf("waiting for the sandbox of claim %s (%w): %w", name, err, stop)
+			return nil, fmt.Errorf("waiting for the sandbox of claim %s (%w): %w", name, last, stop)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func take(t *testing.T, m *sandboxes.Manager, user string) *sandboxes.Sandbox {
 
 func empty(t *testing.T, c *fake.Cluster) {
 	t.Helper()
-	assert.Eventually(t, func() bool { return len(c.Claims()) == 0 && len(c.Pods()) == 0 }, 5*time.Second, time.Millisecond)
+	assert.Eventually(t, func() bool { return len(c.Claims()) == 0 && len(c.Pods()) == 0 }, 20*time.Second, time.Millisecond)
 }
 
 func TestEachSessionHasASandboxOfItsOwn(t *testing.T) {
@@ -217,7 +217,7 @@ func TestASandboxThatIsNotTheClaimsOwnIsNotUsed(t *testing.T) {
 	c := fake.New(t)
 	victim := take(t, manager(t, c, "a", nil), "victim")
 	c.Misdirect(victim.Name)
-	m := manager(t, c, "b", func(o *sandboxes.Options) { o.Timeouts.Take = 50 * time.Millisecond })
+	m := manager(t, c, "b", func(o *sandboxes.Options) { o.Timeouts.Take = 500 * time.Millisecond })
 	_, err := m.Take(t.Context(), "attacker")
 	require.ErrorContains(t, err, "not its own")
 }
@@ -240,8 +240,8 @@ func TestAnAPIServerThatRestartsIsWaitedFor(t *testing.T) {
 
 func TestAClaimThatNeverBindsIsTakenBack(t *testing.T) {
 	c := fake.New(t)
-	c.Bind = 500 * time.Millisecond
-	m := manager(t, c, "a", func(o *sandboxes.Options) { o.Timeouts.Take = 20 * time.Millisecond })
+	c.Bind = 2 * time.Second
+	m := manager(t, c, "a", func(o *sandboxes.Options) { o.Timeouts.Take = 500 * time.Millisecond })
 	_, err := m.Take(t.Context(), "u")
 	require.ErrorContains(t, err, "it is not ready")
 	empty(t, c)

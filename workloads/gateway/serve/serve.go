@@ -41,18 +41,26 @@ const (
 
 // HTTP serves until ctx ends. It returns the first error of any server.
 func HTTP(ctx context.Context, servers ...Server) error {
-	g, ctx := errgroup.WithContext(ctx)
+	// All addresses first: a server that cannot have its own starts no other.
+	listeners := make([]net.Listener, 0, len(servers))
 	for _, s := range servers {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Addr)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Addr)
 		if err != nil {
+			for _, l := range listeners {
+				_ = l.Close() // nobody has seen it
+			}
 			return fmt.Errorf("serving: %w", err)
 		}
+		listeners = append(listeners, l)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i, s := range servers {
 		srv := &http.Server{
 			Handler: s.Handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 			ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 		}
 		g.Go(func() error {
-			if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := srv.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serving at %s: %w", s.Addr, err)
 			}
 			return nil
