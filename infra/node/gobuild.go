@@ -48,7 +48,7 @@ func readToolchain(ctx context.Context, source string) (toolchain, error) {
 	out, err := command{
 		Dir:  source,
 		Env:  []string{"GOWORK=off"},
-		Args: []string{"go", "env", "-json", "GOVERSION", "GOARCH", "GOCACHE", "GOMODCACHE", "GOPROXY"},
+		Args: []string{"go", "env", "-json", "GOVERSION", "GOARCH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOROOT"},
 	}.run(ctx)
 	if err != nil {
 		return toolchain{}, fmt.Errorf("reading the go command's settings: %w", err)

@@ -36,6 +36,10 @@ type imageSpec struct {
 	Trees   []debianTree
 	Entries []entry
 	Config  v1.Config
+
+	// Toolchain is the key of the Go toolchain's layer, for an image that has
+	// it on top; whoever assembles the image passes the layer.
+	Toolchain string
 }
 
 // addTo puts all that decides about the image's bytes into a key.
@@ -50,6 +54,9 @@ func (s imageSpec) addTo(k *hasher, arch string) {
 		e.addTo(k)
 	}
 	c := s.Config
+	if s.Toolchain != "" {
+		k.add("toolchain", s.Toolchain)
+	}
 	k.add("config", fmt.Sprintf("%q %q %q %q %q", c.Entrypoint, c.Cmd, c.Env, c.User, c.StopSignal))
 }
 
@@ -149,13 +156,30 @@ func (b *builder) programImage(p Program, binary, key string) imageSpec {
 		Entries: []entry{{Path: p.Name, Mode: 0o755, Source: binary, ID: key}},
 		Config:  v1.Config{Entrypoint: []string{"/" + p.Name}, Env: []string{searchPath}},
 	}
-	if !p.Python {
-		s.Entries = append([]entry{tmpDir}, s.Entries...)
-		return s
+	switch {
+	case p.Python:
+		s.Trees = []debianTree{minimalTree, pythonTree}
+		s.Config = v1.Config{Cmd: []string{"python3"}, Env: []string{searchPath, "LANG=C.UTF-8"}}
+	case p.Go:
+		s.Trees = []debianTree{minimalTree, gopherTree}
+		s.Toolchain = b.goToolchainKey()
+		// The overlay mounts a folder of programs over one that has to be there.
+		s.Entries = append([]entry{{Path: "app", Mode: 0o755}}, s.Entries...)
+		s.Config.Entrypoint = append(s.Config.Entrypoint, "-go", "/"+goRoot+"/bin/go", "-cache", "/"+goCache)
+	default:
+		s.Entries = append([]entry{tmpDir}, s.Entries...) // the others have Debian's
 	}
-	s.Trees = []debianTree{minimalTree, pythonTree}
-	s.Config = v1.Config{Cmd: []string{"python3"}, Env: []string{searchPath, "LANG=C.UTF-8"}}
 	return s
+}
+
+// programImages are the images of all of our own programs, without what decides
+// about their bytes.
+func (b *builder) programImages() []imageSpec {
+	var all []imageSpec
+	for _, p := range b.programs {
+		all = append(all, b.programImage(p.Program, "", p.key))
+	}
+	return all
 }
 
 // kubeadmNames asks kubeadm which images it will want from our repository, by

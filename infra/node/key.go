@@ -72,6 +72,7 @@ type toolchain struct {
 	Cache   string `json:"GOCACHE"`
 	ModPath string `json:"GOMODCACHE"`
 	Proxy   string `json:"GOPROXY"`
+	Root    string `json:"GOROOT"`
 }
 
 // componentKey hashes everything a component's programs are made of: the pins,

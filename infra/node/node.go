@@ -197,6 +197,11 @@ func (b *builder) nodeTag() string {
 	return fmt.Sprintf("%s/node:%s-%s", Repository, b.components["kubernetes"].Version, b.nodeKey())
 }
 
+// allImages are the images of the cluster, the node's, and our own programs'.
+func (b *builder) allImages() []imageSpec {
+	return append(append(b.clusterImages(), b.nodeImage()), b.programImages()...)
+}
+
 // result describes the cache's content, if all of it is there.
 func (b *builder) result() (Images, bool, error) {
 	if b.Registry != "" {
@@ -274,7 +279,7 @@ func (b *builder) build(ctx context.Context) (Images, error) {
 	g.Go(func() error { return b.buildComponents(gctx, Components()) })
 	if b.Registry == "" {
 		g.Go(func() error {
-			return b.buildDebian(gctx, trees(append(b.clusterImages(), b.nodeImage())...)...)
+			return b.buildDebian(gctx, trees(b.allImages()...)...)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -419,8 +424,16 @@ func (b *builder) buildProgramArchive(ctx context.Context, work string, p keyedP
 	if err := b.buildProgram(ctx, p.Program, binary); err != nil {
 		return err
 	}
+	var extra []v1.Layer
+	if p.Go {
+		l, err := b.goToolchain(ctx, work)
+		if err != nil {
+			return err
+		}
+		extra = append(extra, l)
+	}
 	s := b.programImage(p.Program, binary, p.key)
-	img, err := b.assemble(work, s)
+	img, err := b.assemble(work, s, extra...)
 	if err != nil {
 		return err
 	}

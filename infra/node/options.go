@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/infra/progress"
@@ -61,16 +62,34 @@ type Program struct {
 	Image   string // name and tag without the repository: "probe:dev"
 	// Python puts the binary into a Debian with Python, instead of into nothing.
 	Python bool
+	// Go puts it on top of a minimal Debian and the Go toolchain, with the
+	// standard library compiled, for a program that builds programs.
+	Go bool
 }
 
-// DefaultPrograms are the programs every cluster needs.
+// DefaultPrograms are the programs every cluster needs, the probe first.
 func DefaultPrograms() []Program {
+	return slices.Concat([]Program{{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"}},
+		PlaygroundPrograms(), KodeGopherPrograms())
+}
+
+// PlaygroundPrograms are those of the overlay base/playground: what its runs are
+// made of, Python and the helper that starts them, and the execution service.
+func PlaygroundPrograms() []Program {
 	return []Program{
-		{Name: "probe", Package: "./cmd/probe", Image: "probe:dev"},
-		// What the playground's runs are made of: Python, and the helper that
-		// starts them.
 		{Name: "rlimit", Package: "./cmd/rlimit", Image: "playground:dev", Python: true},
 		{Name: "execution", Package: "./cmd/execution", Image: "execution:dev"},
+	}
+}
+
+// KodeGopherPrograms are those of the overlays base/kode-gopher and
+// base/kode-gopher-shared.
+func KodeGopherPrograms() []Program {
+	return []Program{
+		{Name: "gateway", Package: "./cmd/gateway", Image: "kode-gopher-gateway:dev"},
+		{Name: "router", Package: "./cmd/router", Image: "kode-gopher-router:dev"},
+		{Name: "metadata", Package: "./cmd/metadata", Image: "kode-gopher-metadata:dev"},
+		{Name: "runner", Package: "./cmd/runner", Image: "kode-gopher-sandbox:dev", Go: true},
 	}
 }
 

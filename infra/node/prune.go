@@ -72,8 +72,11 @@ func (b *builder) current() map[string]bool {
 	files := []string{b.clusterArchive().path, b.nodeArchive().path}
 	for _, p := range b.programs {
 		files = append(files, b.programArchive(p).path)
+		if p.Go {
+			files = append(files, b.goToolchainPath())
+		}
 	}
-	for _, t := range trees(append(b.clusterImages(), b.nodeImage())...) {
+	for _, t := range trees(b.allImages()...) {
 		files = append(files, b.debianPath(t))
 	}
 	for _, f := range files {
