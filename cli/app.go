@@ -91,6 +91,9 @@ type Place struct {
 	// Kubeconfig is a secret: the administrator's, through the gate.
 	Kubeconfig string `json:"kubeconfig"`
 	Seal       string `json:"seal"`
+	// Images are the references by digest of the images on the nodes that are
+	// built out of a checkout, by their names with a tag.
+	Images map[string]string `json:"images"`
 	// Descriptor is what `stockade run` reads; nil before `up` wrote it.
 	Descriptor *descriptor.Descriptor `json:"descriptor,omitempty"`
 }

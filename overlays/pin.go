@@ -5,26 +5,32 @@ package overlays
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// pinnedKinds are the kinds whose images have to be digests: what the playground's
-// runs are made of, and the copy of it that the execution service reads.
-var pinnedKinds = map[string]bool{"PodTemplate": true, "ConfigMap": true}
+// ownTag is the tag of the images that are built out of this checkout. Their
+// bytes change and their tags do not, so that a Pod which names the tag goes on
+// with the old ones.
+const ownTag = ":dev"
 
 // imageLine finds an image in the text of a manifest.
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
 
-// Pin replaces, in place, the images of Pod templates by their digests, which
-// nobody knows before the images are built. digests has the references with a
-// digest by those with a tag.
+// Pin replaces, in place, the images of our own programs by their digests, which
+// nobody knows before they are built. The playground's admission policy wants
+// digests, and everything else begins anew when its program has changed. digests
+// has the references with a digest by those with a tag.
 //
-// Errors: an image whose digest is not known. The admission policy would turn
-// its Pods away, one by one and later.
+// Errors: an image whose digest is not known. The kubelet would look for it in
+// vain, or the admission policy would turn its Pods away, one by one and later.
 func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 	var missing error
 	digest := func(image string) string {
+		if !strings.HasSuffix(image, ownTag) {
+			return image
+		}
 		if d, ok := digests[image]; ok {
 			return d
 		}
@@ -33,26 +39,26 @@ func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 	}
 	for i := range objects {
 		o := &objects[i]
-		switch {
-		case !pinnedKinds[o.GetKind()]:
-		case o.GetKind() == "ConfigMap":
-			data, _, err := unstructured.NestedStringMap(o.Object, "data")
-			if err != nil {
-				return fmt.Errorf("reading ConfigMap %s: %w", o.GetName(), err)
-			}
-			for key, text := range data {
-				data[key] = imageLine.ReplaceAllStringFunc(text, func(line string) string {
-					m := imageLine.FindStringSubmatch(line)
-					return m[1] + digest(m[2])
-				})
-			}
-			if len(data) > 0 {
-				if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
-					return fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
-				}
-			}
-		default:
+		if o.GetKind() != "ConfigMap" {
 			pinImages(o.Object, digest)
+			continue
+		}
+		// The copy of a Pod template that the execution service reads.
+		data, found, err := unstructured.NestedStringMap(o.Object, "data")
+		if err != nil {
+			return fmt.Errorf("reading ConfigMap %s: %w", o.GetName(), err)
+		}
+		if !found {
+			continue
+		}
+		for key, text := range data {
+			data[key] = imageLine.ReplaceAllStringFunc(text, func(line string) string {
+				m := imageLine.FindStringSubmatch(line)
+				return m[1] + digest(m[2])
+			})
+		}
+		if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
+			return fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
 		}
 	}
 	return missing

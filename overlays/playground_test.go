@@ -101,10 +101,11 @@ func TestWhatTheServiceReadsIsWhereItLooks(t *testing.T) {
 	assert.NotContains(t, string(text), "hostPath")
 }
 
-func TestImagesOfRunsArePinnedByTheirDigest(t *testing.T) {
+func TestOurOwnImagesArePinnedByTheirDigest(t *testing.T) {
 	const digest = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	objects := rendered(t, Playground)
-	require.NoError(t, Pin(objects, map[string]string{"stockade.local/playground:dev": digest}))
+	const service = "stockade.local/execution@sha256:fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
+	require.NoError(t, Pin(objects, map[string]string{"stockade.local/playground:dev": digest, "stockade.local/execution:dev": service}))
 	template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
 	assert.Equal(t, digest, template.Template.Spec.Containers[0].Image)
 	copied := typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
@@ -113,10 +114,11 @@ func TestImagesOfRunsArePinnedByTheirDigest(t *testing.T) {
 	deployment := only(t, objects, "Deployment")
 	images := []string{}
 	eachImage(deployment.Object, func(image string) { images = append(images, image) })
-	assert.Equal(t, []string{"stockade.local/execution:dev"}, images, "the service's own image is by tag, as all of the system")
+	assert.Equal(t, []string{service}, images)
 
-	assert.ErrorContains(t, Pin(rendered(t, Playground), nil), "stockade.local/playground:dev")
-	assert.NoError(t, Pin(rendered(t, Reference), nil), "nothing of the reference is pinned")
+	assert.ErrorContains(t, Pin(rendered(t, Playground), map[string]string{"stockade.local/execution:dev": service}), "stockade.local/playground:dev")
+	assert.ErrorContains(t, Pin(rendered(t, Controls), nil), "stockade.local/probe:dev", "a control Pod begins anew with a new probe")
+	assert.NoError(t, Pin(rendered(t, Reference), nil), "what comes with the node image has tags of its own")
 }
 
 func TestTheDefaultPolicyIsTheControllersOwn(t *testing.T) {

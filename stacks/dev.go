@@ -32,7 +32,8 @@ func readDevSettings(ctx *pulumi.Context) (devSettings, error) {
 }
 
 // dev is the sealed kind cluster of this machine, with the hardened reference,
-// the seed's own template, and the Pods that attacks are compared with.
+// the seed's own template, the reference under the default policy, the
+// playground, and the Pods that attacks are compared with.
 func dev(ctx *pulumi.Context) error {
 	s, err := readDevSettings(ctx)
 	if err != nil {
@@ -58,6 +59,7 @@ func dev(ctx *pulumi.Context) error {
 		{name: "reference", overlay: overlays.Reference, change: warm(s.WarmPool)},
 		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
 		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
+		{name: "playground", overlay: overlays.Playground},
 	}, place, pulumi.Providers(k8s))
 	if err != nil {
 		return err

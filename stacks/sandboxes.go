@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/stockade-dev/stockade/infra/kind/cluster"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/sandbox"
 	"github.com/stockade-dev/stockade/overlays"
@@ -27,10 +28,11 @@ type workload struct {
 // deploy declares the workloads in their order: the controller comes before what
 // it has to look after, and goes after it.
 //
-// cluster takes them with it when it goes, and is ours alone, so that fields set by
-// `stockade up` are taken over; nil means that they are deleted one by one, and
-// that a conflict with another manager is an error.
-func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, opts ...pulumi.ResourceOption) ([]pulumi.Resource, error) {
+// place takes them with it when it goes, and is ours alone, so that fields set by
+// `stockade up` are taken over, and so are the digests of its images; nil means
+// that they are deleted one by one, and that a conflict with another manager is
+// an error.
+func deploy(ctx *pulumi.Context, workloads []workload, place *cluster.Cluster, opts ...pulumi.ResourceOption) ([]pulumi.Resource, error) {
 	source, err := node.FindSource()
 	if err != nil {
 		return nil, err
@@ -53,13 +55,21 @@ func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, 
 			// The first is the controller; the others do not need each other.
 			after = append([]pulumi.ResourceOption{pulumi.DependsOn(done[:1])}, opts...)
 		}
-		o, err := sandbox.NewOverlay(ctx, w.name, &sandbox.OverlayArgs{Objects: objects, Images: w.images, Cluster: cluster, TakeOver: cluster != nil}, after...)
+		args := &sandbox.OverlayArgs{Objects: objects, Images: w.images}
+		if place != nil {
+			args.Cluster, args.TakeOver, args.Pin, args.Digests = place, true, pin, place.Images
+		}
+		o, err := sandbox.NewOverlay(ctx, w.name, args, after...)
 		if err != nil {
 			return nil, err
 		}
 		done = append(done, o)
 	}
 	return done, nil
+}
+
+func pin(o *unstructured.Unstructured, digests map[string]string) error {
+	return overlays.Pin([]unstructured.Unstructured{*o}, digests) // which share their content
 }
 
 // warm sets how many sandboxes every pool keeps unclaimed.
