@@ -3,6 +3,9 @@
 package overlays
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -22,6 +25,9 @@ var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
 // nobody knows before they are built. The playground's admission policy wants
 // digests, and everything else begins anew when its program has changed. digests
 // has the references with a digest by those with a tag.
+//
+// A Deployment whose Pods read one of the ConfigMaps begins anew with that, too:
+// the digest of the data is an annotation of its Pods.
 //
 // Errors: an image whose digest is not known. The kubelet would look for it in
 // vain, or the admission policy would turn its Pods away, one by one and later.
@@ -60,8 +66,46 @@ func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 		if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
 			return fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
 		}
+		if err := announce(objects, *o, data); err != nil {
+			return fmt.Errorf("announcing ConfigMap %s: %w", o.GetName(), err)
+		}
 	}
 	return missing
+}
+
+// announce writes the digest of a ConfigMap's data into the Deployments that
+// mount it.
+func announce(objects []unstructured.Unstructured, config unstructured.Unstructured, data map[string]string) error {
+	text, err := json.Marshal(data) // with its keys in order
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	for i := range objects {
+		o := &objects[i]
+		if o.GetKind() != "Deployment" || o.GetNamespace() != config.GetNamespace() || !mounts(*o, config.GetName()) {
+			continue
+		}
+		err := unstructured.SetNestedField(o.Object, hex.EncodeToString(sum[:]),
+			"spec", "template", "metadata", "annotations", "stockade.dev/config-"+config.GetName())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mounts tells whether a Deployment's Pods have a ConfigMap as a volume.
+func mounts(deployment unstructured.Unstructured, config string) bool {
+	volumes, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "volumes")
+	for _, v := range volumes {
+		if v, ok := v.(map[string]any); ok {
+			if name, _, _ := unstructured.NestedString(v, "configMap", "name"); name == config {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func pinImages(v any, digest func(string) string) {

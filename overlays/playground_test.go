@@ -121,6 +121,34 @@ func TestOurOwnImagesArePinnedByTheirDigest(t *testing.T) {
 	assert.NoError(t, Pin(rendered(t, Reference), nil), "what comes with the node image has tags of its own")
 }
 
+// The service reads its template once, when it starts.
+func TestTheServiceBeginsAnewWithAnotherTemplate(t *testing.T) {
+	digests := func(n string) map[string]string {
+		return map[string]string{"stockade.local/playground:dev": "stockade.local/playground@sha256:" + strings.Repeat(n, 64),
+			"stockade.local/execution:dev": "stockade.local/execution@sha256:" + strings.Repeat("0", 64)}
+	}
+	announced := func(objects []unstructured.Unstructured, n string) string {
+		require.NoError(t, Pin(objects, digests(n)))
+		text, found, err := unstructured.NestedString(only(t, objects, "Deployment").Object,
+			"spec", "template", "metadata", "annotations", "stockade.dev/config-run")
+		require.NoError(t, err)
+		assert.True(t, found)
+		return text
+	}
+	was := announced(rendered(t, Playground), "1")
+	assert.Equal(t, was, announced(rendered(t, Playground), "1"), "without a change nothing restarts")
+	assert.NotEqual(t, was, announced(rendered(t, Playground), "2"), "another image of the runs")
+	objects := rendered(t, Playground)
+	for i := range objects {
+		if objects[i].GetKind() == "ConfigMap" {
+			text, _, err := unstructured.NestedString(objects[i].Object, "data", "template.yaml")
+			require.NoError(t, err)
+			require.NoError(t, unstructured.SetNestedField(objects[i].Object, strings.ReplaceAll(text, "nproc=256", "nproc=255"), "data", "template.yaml"))
+		}
+	}
+	assert.NotEqual(t, was, announced(objects, "1"), "another limit")
+}
+
 func TestTheDefaultPolicyIsTheControllersOwn(t *testing.T) {
 	template := only(t, rendered(t, Default), "SandboxTemplate")
 	assert.Equal(t, DefaultNamespace, template.GetNamespace())

@@ -57,7 +57,7 @@ func deploy(ctx *pulumi.Context, workloads []workload, place *cluster.Cluster, o
 		}
 		args := &sandbox.OverlayArgs{Objects: objects, Images: w.images}
 		if place != nil {
-			args.Cluster, args.TakeOver, args.Pin, args.Digests = place, true, pin, place.Images
+			args.Cluster, args.TakeOver, args.Pin, args.Digests = place, true, pin(objects), place.Images
 		}
 		o, err := sandbox.NewOverlay(ctx, w.name, args, after...)
 		if err != nil {
@@ -68,8 +68,18 @@ func deploy(ctx *pulumi.Context, workloads []workload, place *cluster.Cluster, o
 	return done, nil
 }
 
-func pin(o *unstructured.Unstructured, digests map[string]string) error {
-	return overlays.Pin([]unstructured.Unstructured{*o}, digests) // which share their content
+// pin returns what pins one of the objects. A Deployment is told of the
+// ConfigMaps among them, too.
+func pin(objects []unstructured.Unstructured) func(*unstructured.Unstructured, map[string]string) error {
+	return func(o *unstructured.Unstructured, digests map[string]string) error {
+		all := []unstructured.Unstructured{*o} // which share their content
+		for _, x := range objects {
+			if x.GetKind() == "ConfigMap" {
+				all = append(all, *x.DeepCopy())
+			}
+		}
+		return overlays.Pin(all, digests)
+	}
 }
 
 // warm sets how many sandboxes every pool keeps unclaimed.
