@@ -219,6 +219,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 				t := pooled(m.Namespace())
 				if m.Base == overlays.BasePlayground {
 					t = executed(m.Namespace())
+					t.Service = m.Account()
 				}
 				// A mutant's policy is weak on purpose: it has no gate to pass.
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
@@ -295,12 +296,16 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 		return nil, nil, err
 	}
 	for _, m := range mutants {
-		_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, m.Namespace(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		there := false
+		for _, namespace := range m.Namespaces() {
+			_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return removed, left, fmt.Errorf("looking for mutants: %w", err)
+			}
+			there = there || err == nil
 		}
-		if err != nil {
-			return removed, left, fmt.Errorf("looking for mutants: %w", err)
+		if !there {
+			continue
 		}
 		done := f.rep.Step("removing mutant " + m.ID)
 		objects, err := m.Render(module)

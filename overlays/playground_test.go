@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -173,10 +174,51 @@ func TestAMutantOfThePlaygroundHasTheScaffoldThatShowsIt(t *testing.T) {
 		n := kinds(objects)
 		assert.Equal(t, m.Scope == ScopeAdmission, n["ValidatingAdmissionPolicy"] == 1, m.ID)
 		assert.Zero(t, n["SandboxTemplate"], m.ID)
-		space := only(t, objects, "Namespace")
-		level := space.GetLabels()["pod-security.kubernetes.io/enforce"]
-		if m.Changes.Kind != "Namespace" {
-			assert.Equal(t, "privileged", level, "%s: Pod Security would turn its weakened Pods away", m.ID)
+		for _, o := range objects {
+			if o.GetKind() == "Namespace" && m.Changes.Kind != "Namespace" {
+				assert.Equal(t, "privileged", o.GetLabels()["pod-security.kubernetes.io/enforce"],
+					"%s: Pod Security would turn its weakened Pods away", m.ID)
+				assert.Contains(t, o.GetLabels(), "stockade.dev/mutant", m.ID)
+			}
 		}
 	}
+}
+
+// A mutant whose weakening only the playground's own service could feel, or that
+// of another mutant, would be killed by nobody.
+func TestAServiceOfAMutantsOwnMakesTheMutantsRuns(t *testing.T) {
+	n := 0
+	for _, m := range mutants(t) {
+		if !m.OwnService {
+			assert.Equal(t, []string{m.Namespace()}, m.Namespaces())
+			assert.Equal(t, ExecutionAccount, m.Account())
+			continue
+		}
+		n++
+		t.Run(m.ID, func(t *testing.T) {
+			objects, err := m.Render(module(t))
+			require.NoError(t, err)
+			namespace, name, _ := strings.Cut(m.Account(), "/")
+			assert.Equal(t, m.Namespaces()[1], namespace)
+			binding := typed[rbacv1.RoleBinding](t, only(t, of(objects, m.Namespace()), "RoleBinding"))
+			require.Len(t, binding.Subjects, 1)
+			assert.Equal(t, rbacv1.Subject{Kind: "ServiceAccount", Name: name, Namespace: namespace}, binding.Subjects[0])
+			deployment := typed[appsv1.Deployment](t, only(t, of(objects, namespace), "Deployment"))
+			assert.Contains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--namespace="+m.Namespace())
+			assert.NotContains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--namespace="+PlaygroundNamespace)
+			template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
+			var read corev1.PodTemplate
+			copied := typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
+			require.NoError(t, yaml.UnmarshalStrict([]byte(copied.Data["template.yaml"]), &read))
+			read.Namespace = m.Namespace()
+			assert.Equal(t, template, read, "the service must read what the mutant has")
+
+			digest := "@sha256:" + strings.Repeat("0", 64)
+			require.NoError(t, Pin(objects, map[string]string{
+				"stockade.local/playground:dev": "stockade.local/playground" + digest, "stockade.local/execution:dev": "stockade.local/execution" + digest}))
+			copied = typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
+			assert.Contains(t, copied.Data["template.yaml"], "image: stockade.local/playground"+digest)
+		})
+	}
+	assert.Positive(t, n)
 }

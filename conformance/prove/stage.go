@@ -104,8 +104,10 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 	down := func(ctx context.Context) error {
 		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
 	}
-	if err := s.vacant(ctx, o.Namespace()); err != nil {
-		return nothing, err
+	for _, namespace := range o.Namespaces() {
+		if err := s.vacant(ctx, namespace); err != nil {
+			return nothing, err
+		}
 	}
 	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
 		return down, err
@@ -117,7 +119,13 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 		}
 	}
 	if o.Base == overlays.BasePlayground {
-		return down, nil // its Pods are made when they are wanted
+		// The Pods of its runs are made when they are wanted. Only a service of
+		// its own is waited for.
+		ctx, cancel := context.WithTimeout(ctx, s.Ready)
+		defer cancel()
+		return down, s.Kube.WaitReady(ctx, slices.DeleteFunc(kube.Refs(objects), func(x *unstructured.Unstructured) bool {
+			return x.GetKind() != "Deployment"
+		}))
 	}
 	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), overlays.PoolName, s.Ready)
 }
@@ -199,7 +207,7 @@ func (s *ClusterStage) fetch(ctx context.Context, m overlays.Mutant, e overlays.
 		return nil, fmt.Errorf("finding the resource of %s %s: %w", e.APIVersion, e.Kind, err)
 	}
 	r := s.Kube.Dynamic.Resource(mapping.Resource)
-	namespace := m.Namespace()
+	namespace := m.Where(e)
 	if mapping.Scope.Name() != "namespace" {
 		namespace = ""
 	}
