@@ -41,8 +41,8 @@ const gate = "sandbox.policy-enforced"
 // which the profile is about. Another target of it, the seed's template or a
 // user's, may let everything public out, and a gate that is not of the profile
 // could not hold: the default policy lets everything public out too, and a run
-// of the playground has no network that a policy could drop. There each network
-// verdict still needs a drop by a policy in the flow log.
+// of the playground has no network that a policy could drop. There each verdict
+// that rests on a policy still needs a drop by one in the flow log.
 func gateOf(p suite.Profile, target string) *suite.Scenario {
 	s, ok := all.Registry.Get(gate)
 	if !ok || target != p.Target || !p.Has(s) {

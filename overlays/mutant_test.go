@@ -63,7 +63,9 @@ func twin(t *testing.T, m Mutant, disk filesys.FileSystem) []unstructured.Unstru
 type difference struct{ kind, path string }
 
 func compare(was, is []unstructured.Unstructured) []difference {
-	key := func(o unstructured.Unstructured) string { return o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName() }
+	key := func(o unstructured.Unstructured) string {
+		return o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
+	}
 	before := map[string]unstructured.Unstructured{}
 	for _, o := range was {
 		before[key(o)] = o
@@ -371,14 +373,14 @@ func TestABadMutantIsRefused(t *testing.T) {
 		Effect: []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}", Absent: true}}}
 	require.NoError(t, good.check("x"))
 	for name, spoil := range map[string]func(*Mutant){
-		"another folder":       func(m *Mutant) { m.ID = "y" },
-		"kills nothing":        func(m *Mutant) { m.Kills = nil },
-		"no effect":            func(m *Mutant) { m.Effect = nil },
-		"unknown scope":        func(m *Mutant) { m.Scope = "world" },
-		"unknown base":         func(m *Mutant) { m.Base = "nothing" },
-		"node without a node":  func(m *Mutant) { m.Scope = ScopeNode },
-		"no change":            func(m *Mutant) { m.Changes = Change{} },
-		"an effect of nothing": func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },
+		"another folder":             func(m *Mutant) { m.ID = "y" },
+		"kills nothing":              func(m *Mutant) { m.Kills = nil },
+		"no effect":                  func(m *Mutant) { m.Effect = nil },
+		"unknown scope":              func(m *Mutant) { m.Scope = "world" },
+		"unknown base":               func(m *Mutant) { m.Base = "nothing" },
+		"node without a node":        func(m *Mutant) { m.Scope = ScopeNode },
+		"no change":                  func(m *Mutant) { m.Changes = Change{} },
+		"an effect of nothing":       func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },
 		"a service of the reference": func(m *Mutant) { m.OwnService = true },
 		"an effect on no service": func(m *Mutant) {
 			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", System: true, JSONPath: "{.spec}", Absent: true}}

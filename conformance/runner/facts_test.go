@@ -36,7 +36,7 @@ func TestTheSpecIsReadForEveryContainer(t *testing.T) {
 	declared(&f, pod)
 	assert.Equal(t, suite.PodFacts{Declared: true, ReadOnlyRoot: true, Volumes: []string{"emptyDir:a", "hostPath:b", "unknown:c", "emptyDir:d", "emptyDir:e"},
 		InMemory: map[string]int64{"/d": 64 << 20, "/e": 0},
-		Env: []string{"A", "B"}, EnvFrom: []string{"secret:s", "secret:k"}, Writable: []string{"/tmp"}}, f)
+		Env:      []string{"A", "B"}, EnvFrom: []string{"secret:s", "secret:k"}, Writable: []string{"/tmp"}}, f)
 
 	pod.Spec.InitContainers[0].SecurityContext = nil
 	f = suite.PodFacts{}

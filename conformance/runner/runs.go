@@ -31,8 +31,8 @@ import (
 // the service that is deployed.
 type runs struct {
 	k         *Kube
-	namespace string // of the service
-	name      string // of its Service, as of its service account
+	namespace string                // of the service
+	name      string                // of its Service, as of its service account
 	client    *kubernetes.Clientset // as that account
 
 	template *service.Template

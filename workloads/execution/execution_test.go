@@ -106,7 +106,7 @@ func cluster(t *testing.T) *kubefake.Clientset {
 func newService(t *testing.T, c *kubefake.Clientset, x Exec, n map[string]string) *Service {
 	t.Helper()
 	s, err := New(Options{
-		Client: c, Exec: x, Namespace: "ns", Template: template(t, n), MaxOutput: 64,
+		Client: c, Exec: x, Namespace: "ns", Template: template(t, n), MaxOutput: 128,
 		Timeouts: Timeouts{Start: 2 * time.Second, Run: 200 * time.Millisecond, Remove: 300 * time.Millisecond},
 	})
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestARunIsReportedAndRemoved(t *testing.T) {
 		"out of memory after a long story": {exec(1, "", strings.Repeat("x", 5000)+"\nMemoryError\n", nil), MemoryLimit, false},
 		"it recovered":                     {exec(0, "", trace+"MemoryError\nbut went on\n", nil), OK, false},
 		"it says so and ends otherwise":    {exec(3, "", "MemoryError\n", nil), Failed, false},
-		"it talks too much":                {exec(0, strings.Repeat("y", 100), "", nil), OutputLimit, false},
+		"it talks too much":                {exec(0, strings.Repeat("y", 200), "", nil), OutputLimit, false},
 		"the exec was lost":                {exec(0, "", "", errors.New("reset")), "", true},
 		"it takes too long": {func(ctx context.Context, _ *corev1.Pod, _ []string, _ io.Reader, _, _ io.Writer) (int, error) {
 			<-ctx.Done()
@@ -198,7 +198,7 @@ func TestARunIsReportedAndRemoved(t *testing.T) {
 			r, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "x"})
 			assert.Equal(t, tc.fail, err != nil, err)
 			assert.Equal(t, tc.want, r.Status)
-			assert.LessOrEqual(t, len(r.Stdout), 64)
+			assert.LessOrEqual(t, len(r.Stdout), 128)
 			left, lerr := c.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, lerr)
 			assert.Empty(t, left.Items, "its Pod is gone, whatever became of it")
@@ -331,7 +331,7 @@ func TestAFloodIsEnded(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, OutputLimit, r.Status)
 	assert.Equal(t, 137, r.ExitCode)
-	assert.Len(t, r.Stdout, 64)
+	assert.Len(t, r.Stdout, 128)
 	assert.Less(t, sent, 2*maxBeyond)
 }
 
