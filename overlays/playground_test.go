@@ -202,7 +202,13 @@ func TestAServiceOfAMutantsOwnMakesTheMutantsRuns(t *testing.T) {
 			assert.Equal(t, m.Namespaces()[1], namespace)
 			binding := typed[rbacv1.RoleBinding](t, only(t, of(objects, m.Namespace()), "RoleBinding"))
 			require.Len(t, binding.Subjects, 1)
-			assert.Equal(t, rbacv1.Subject{Kind: "ServiceAccount", Name: name, Namespace: namespace}, binding.Subjects[0])
+			account := rbacv1.Subject{Kind: "ServiceAccount", Name: name, Namespace: namespace}
+			assert.Equal(t, account, binding.Subjects[0])
+			for _, o := range of(objects, namespace) {
+				if o.GetKind() == "RoleBinding" {
+					assert.Equal(t, []rbacv1.Subject{account}, typed[rbacv1.RoleBinding](t, o).Subjects, "what one more binds is the service")
+				}
+			}
 			deployment := typed[appsv1.Deployment](t, only(t, of(objects, namespace), "Deployment"))
 			assert.Contains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--namespace="+m.Namespace())
 			assert.NotContains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--namespace="+PlaygroundNamespace)

@@ -155,7 +155,7 @@ func TestProgramsAreGivenToTheDeployedService(t *testing.T) {
 	}{
 		"a result":           {200, `{"status":"ok","exitCode":0,"stdout":"45\n","stderr":"","uid":20001,"millis":7}`, suite.Execution{Status: "ok", Stdout: "45\n", UID: 20001}, ""},
 		"no service":         {503, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"no endpoints available"}`, suite.Execution{}, "no endpoints available"},
-		"a full house":       {429, "no more runs can be started now", suite.Execution{}, "no more runs"},
+		"a full house":       {429, "no more runs can be started now", suite.Execution{}, "too many requests"},
 		"an odd answer":      {200, "<html>", suite.Execution{}, "which is no result"},
 		"an answer of none":  {200, "{}", suite.Execution{}, "which is no result"},
 		"a run that is lost": {502, "it is not known how the run ended", suite.Execution{}, "not known"},
