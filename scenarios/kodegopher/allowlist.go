@@ -35,18 +35,18 @@ func again(act func() verdict.Step) verdict.Step {
 // Dropped. The range must have heard every attempt.
 func allowedHost() suite.Scenario {
 	return suite.Scenario{
-		ID:         "kode-gopher.allowed-host",
-		Title:      "Reach a host of the allow-list",
-		About:      "Asks the cluster's DNS for a host of the allow-list (`storage.googleapis.com`), connects to its address on port 443 and sends a mark over TLS.",
-		Claims:     []string{"KG-05"},
-		Kind:       suite.Function,
-		Severity:   suite.Low,
-		Refs:       []string{"https://cloud.google.com/kubernetes-engine/docs/how-to/fqdn-network-policies"},
-		Attack:     reachAllowed,
-		Control:    suite.ControlSpec{Why: "a Pod without a policy reaches the same host in the same way"},
-		Witnesses:  []suite.Witness{{Name: suite.RangeLog}},
-		Attempts:   2,
-		Mutants:    []string{"kode-gopher-shared-allow-list-without"},
+		ID:        "kode-gopher.allowed-host",
+		Title:     "Reach a host of the allow-list",
+		About:     "Asks the cluster's DNS for a host of the allow-list (`storage.googleapis.com`), connects to its address on port 443 and sends a mark over TLS.",
+		Claims:    []string{"KG-05"},
+		Kind:      suite.Function,
+		Severity:  suite.Low,
+		Refs:      []string{"https://cloud.google.com/kubernetes-engine/docs/how-to/fqdn-network-policies"},
+		Attack:    reachAllowed,
+		Control:   suite.ControlSpec{Why: "a Pod without a policy reaches the same host in the same way"},
+		Witnesses: []suite.Witness{{Name: suite.RangeLog}},
+		Attempts:  2,
+		Mutants:   []string{"kode-gopher-shared-allow-list-without"},
 	}
 }
 
