@@ -403,3 +403,102 @@ func TestTheControlPodsMayCallTheServer(t *testing.T) {
 	}
 	assert.Fail(t, "the controls have no namespace")
 }
+
+// The stand-in has to be taken for the server by the policies, or the controls
+// fail; and by no Service, or callers would be sent to it.
+func TestTheStandInLooksLikeTheServerToThePoliciesAlone(t *testing.T) {
+	for _, overlay := range []string{KodeGopherDev, KodeGopherSharedDev} {
+		objects := rendered(t, overlay)
+		standIn := named(t, objects, "Deployment", "stand-in")
+		pod, _, err := unstructured.NestedStringMap(standIn.Object, "spec", "template", "metadata", "labels")
+		require.NoError(t, err)
+		assert.Equal(t, "kode-gopher", pod["app"])
+		assert.Equal(t, "router", pod["stockade.dev/role"], "the suite finds it by that")
+		assert.True(t, *podSpec(t, standIn, "spec", "template", "spec").EnableServiceLinks)
+		services := 0
+		for _, o := range objects {
+			if o.GetKind() != "Service" {
+				continue
+			}
+			services++
+			selector, _, err := unstructured.NestedStringMap(o.Object, "spec", "selector")
+			require.NoError(t, err)
+			for key, value := range selector {
+				if pod[key] != value {
+					selector = nil
+				}
+			}
+			assert.Empty(t, selector, "%s: %s sends callers to the stand-in", overlay, o.GetName())
+		}
+		assert.NotZero(t, services, "there is something that a sandbox must not be told of")
+	}
+}
+
+func TestTheImpostorIsInAnotherNamespaceThanTheServer(t *testing.T) {
+	impostor := named(t, rendered(t, Controls), "DaemonSet", "impostor")
+	assert.Equal(t, ControlsNamespace, impostor.GetNamespace())
+	labels, _, err := unstructured.NestedStringMap(impostor.Object, "spec", "template", "metadata", "labels")
+	require.NoError(t, err)
+	assert.Equal(t, "kode-gopher", labels["app"])
+	assert.Equal(t, "impostor", labels["stockade.dev/role"])
+}
+
+// The scaffolds cannot be written by AllowList, and must mean the same.
+func TestTheMutantsAllowListIsTheDeploymentsOwn(t *testing.T) {
+	want, err := AllowList(Cilium, AllowListArgs{
+		Namespace: KodeGopherSharedNamespace, Name: KodeGopherAllowList,
+		Labels: map[string]string{SandboxLabel: KodeGopherSandboxApp}, Hosts: []string{"*.googleapis.com"},
+	})
+	require.NoError(t, err)
+	for _, scaffold := range []string{"mutants/scaffold-kode-gopher-shared-server", "mutants/scaffold-kode-gopher-shared"} {
+		got := named(t, rendered(t, scaffold), "CiliumNetworkPolicy", KodeGopherAllowList)
+		assert.Empty(t, diff("", want[0].Object["spec"], got.Object["spec"]), scaffold)
+	}
+}
+
+func TestAMutantOfASandboxNeedsNoServer(t *testing.T) {
+	for scaffold, want := range map[string][]string{
+		"scaffold-kode-gopher":               {"stand-in"},
+		"scaffold-kode-gopher-server":        {"kode-gopher", "kode-gopher-router", "stand-in"},
+		"scaffold-kode-gopher-shared":        {"stand-in"},
+		"scaffold-kode-gopher-shared-server": {"kode-gopher", "kode-gopher-metadata", "kode-gopher-router", "stand-in"},
+	} {
+		var deployments []string
+		objects := rendered(t, "mutants/"+scaffold)
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				deployments = append(deployments, o.GetName())
+			}
+		}
+		assert.ElementsMatch(t, want, deployments, scaffold)
+		assert.NotZero(t, kinds(objects)["Service"], "%s: the Services that a sandbox must not be told of stay", scaffold)
+		space := only(t, objects, "Namespace")
+		assert.Equal(t, "true", space.GetLabels()["stockade.dev/mutant"], scaffold)
+	}
+}
+
+func TestAMutantOfKodeGopherHasItsPoolAndItsSettings(t *testing.T) {
+	for base, want := range map[string][2]string{
+		BaseReference: {PoolName, ""}, BasePlayground: {"", ""},
+		BaseKodeGopherLocal: {KodeGopherPool, KodeGopherNamespace}, BaseKodeGopherShared: {KodeGopherPool, KodeGopherSharedNamespace},
+	} {
+		m := Mutant{ID: "x", Base: base}
+		assert.Equal(t, want, [2]string{m.Pool(), m.SettingsFrom()}, base)
+	}
+	for _, m := range mutants(t) {
+		objects, err := m.Render(module(t))
+		require.NoError(t, err)
+		pools := 0
+		for _, o := range objects {
+			if o.GetKind() == "SandboxWarmPool" {
+				pools++
+				assert.Equal(t, m.Pool(), o.GetName(), m.ID)
+			}
+		}
+		if m.Pool() != "" && m.Scope != ScopePool {
+			assert.Equal(t, 1, pools, m.ID)
+		}
+		assert.Equal(t, strings.HasPrefix(m.ID, "kode-gopher-"), m.SettingsFrom() != "", m.ID)
+		assert.Equal(t, strings.HasPrefix(m.ID, "kode-gopher-shared-"), m.Base == BaseKodeGopherShared, m.ID)
+	}
+}

@@ -71,10 +71,10 @@ func dev(ctx *pulumi.Context) error {
 		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
 		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
 		{name: "playground", overlay: overlays.Playground},
-		{name: "kode-gopher", overlay: overlays.KodeGopher, change: settings.Local, fill: map[string]pulumi.Map{
+		{name: "kode-gopher", overlay: overlays.KodeGopherDev, change: settings.Local, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 		}},
-		{name: "kode-gopher-shared", overlay: overlays.KodeGopherShared, change: settings.Shared, fill: map[string]pulumi.Map{
+		{name: "kode-gopher-shared", overlay: overlays.KodeGopherSharedDev, change: settings.Shared, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 			"Secret/" + overlays.KodeGopherName:     {"data": tokens},
 		}},
