@@ -373,14 +373,20 @@ func TestABadMutantIsRefused(t *testing.T) {
 		Effect: []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}", Absent: true}}}
 	require.NoError(t, good.check("x"))
 	for name, spoil := range map[string]func(*Mutant){
-		"another folder":             func(m *Mutant) { m.ID = "y" },
-		"kills nothing":              func(m *Mutant) { m.Kills = nil },
-		"no effect":                  func(m *Mutant) { m.Effect = nil },
-		"unknown scope":              func(m *Mutant) { m.Scope = "world" },
-		"unknown base":               func(m *Mutant) { m.Base = "nothing" },
-		"node without a node":        func(m *Mutant) { m.Scope = ScopeNode },
-		"no change":                  func(m *Mutant) { m.Changes = Change{} },
-		"an effect of nothing":       func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },
+		"another folder":       func(m *Mutant) { m.ID = "y" },
+		"kills nothing":        func(m *Mutant) { m.Kills = nil },
+		"no effect":            func(m *Mutant) { m.Effect = nil },
+		"unknown scope":        func(m *Mutant) { m.Scope = "world" },
+		"unknown base":         func(m *Mutant) { m.Base = "nothing" },
+		"node without a node":  func(m *Mutant) { m.Scope = ScopeNode },
+		"no change":            func(m *Mutant) { m.Changes = Change{} },
+		"an effect of nothing": func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },
+		"a name and a selector": func(m *Mutant) {
+			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", Name: "x", Selector: "a=b", JSONPath: "{.spec}", Absent: true}}
+		},
+		"a bad selector": func(m *Mutant) {
+			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", Selector: "a=b=c", JSONPath: "{.spec}", Absent: true}}
+		},
 		"a service of the reference": func(m *Mutant) { m.OwnService = true },
 		"an effect on no service": func(m *Mutant) {
 			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", System: true, JSONPath: "{.spec}", Absent: true}}

@@ -21,6 +21,8 @@ type workload struct {
 	// name is the resource's, overlay the path of package overlays.
 	name, overlay string
 	images        map[string]string
+	// fill are fields that other resources know: see sandbox.OverlayArgs.
+	fill map[string]pulumi.Map
 	// change makes of the rendered objects those to deploy; nil changes nothing.
 	change func([]unstructured.Unstructured) ([]unstructured.Unstructured, error)
 }
@@ -55,7 +57,7 @@ func deploy(ctx *pulumi.Context, workloads []workload, place *cluster.Cluster, o
 			// The first is the controller; the others do not need each other.
 			after = append([]pulumi.ResourceOption{pulumi.DependsOn(done[:1])}, opts...)
 		}
-		args := &sandbox.OverlayArgs{Objects: objects, Images: w.images}
+		args := &sandbox.OverlayArgs{Objects: objects, Images: w.images, Fill: w.fill}
 		if place != nil {
 			args.Cluster, args.TakeOver, args.Pin, args.Digests = place, true, pin(objects), place.Images
 		}
@@ -129,7 +131,7 @@ func (e *environment) allow(objects []unstructured.Unstructured) ([]unstructured
 	if !e.profile.AllowList {
 		return objects, nil
 	}
-	list, err := sandbox.AllowList(sandbox.GKE, sandbox.AllowListArgs{
+	list, err := overlays.AllowList(overlays.GKE, overlays.AllowListArgs{
 		Namespace: overlays.ReferenceNamespace, Name: "egress-allow",
 		Labels: map[string]string{overlays.SandboxLabel: overlays.TemplateName}, Hosts: e.allowList(),
 	})

@@ -17,6 +17,8 @@ import (
 func declared(f *suite.PodFacts, pod *corev1.Pod) {
 	f.Declared, f.ReadOnlyRoot, f.InMemory = true, true, map[string]int64{}
 	memory := map[string]int64{} // by volume
+	links := pod.Spec.EnableServiceLinks
+	f.ServiceLinks = links == nil || *links // so it is where nobody says
 	for _, v := range pod.Spec.Volumes {
 		f.Volumes = append(f.Volumes, volumeKind(v.VolumeSource)+":"+v.Name)
 		if e := v.EmptyDir; e != nil && e.Medium == corev1.StorageMediumMemory {

@@ -61,10 +61,10 @@ type KubeOptions struct {
 	// whose service account is Service ("namespace/name"). That namespace is
 	// also where the service itself runs, behind a Service of that name.
 	PodTemplate, Service string
-	// System is the namespace of the control Pods, default stockade-system.
-	// Router is that of the router stand-in, default agent-sandbox-system: the
-	// sandboxes' policy lets the router in from there alone. They carry
-	// RoleLabel control and router.
+	// System is the namespace of the control Pods and of the impostor, default
+	// stockade-system. Router is that of the router stand-in, from which alone
+	// the sandboxes' policy lets the router in; default agent-sandbox-system.
+	// They carry RoleLabel control, impostor and router.
 	System, Router string
 	// HubbleFile is the export's place in the Cilium agent.
 	HubbleFile string
@@ -169,7 +169,7 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 		return nil, err
 	}
 	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace, Controls: k.o.System,
-		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true}}
+		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.Impostor: true}}
 	f.API = &tenant{k: k}
 	k.boxes.furnish(f)
 	g, gctx := errgroup.WithContext(ctx)

@@ -29,6 +29,8 @@ type place struct {
 	Seal              string            `json:"seal"`
 	Images            map[string]string `json:"images"`
 	Descriptor        map[string]any    `json:"descriptor"`
+	Tokens            string            `json:"tokens"`
+	RangeCA           string            `json:"rangeCA"`
 }
 
 // maxDepth bounds how deep a descriptor may be nested.
@@ -103,6 +105,8 @@ const (
 	propSeal              = "seal"
 	propImages            = "images"
 	propDescriptor        = "descriptor"
+	propTokens            = "tokens"
+	propRangeCA           = "rangeCA"
 )
 
 // outputs are the resource's properties: its inputs and what the place says.
@@ -126,6 +130,8 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	}
 	out[propImages] = resource.NewProperty(images)
 	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
+	out[propTokens] = resource.MakeSecret(resource.NewProperty(p.Tokens))
+	out[propRangeCA] = resource.NewProperty(p.RangeCA)
 	return out
 }
 
@@ -133,10 +139,12 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 func unknownOutputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out := maps.Clone(inputs)
 	for _, k := range []resource.PropertyKey{
-		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propImages, propDescriptor,
+		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propImages, propDescriptor, propRangeCA,
 	} {
 		out[k] = resource.MakeComputed(resource.NewProperty(""))
 	}
-	out[propKubeconfig] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	for _, k := range []resource.PropertyKey{propKubeconfig, propTokens} {
+		out[k] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	}
 	return out
 }
