@@ -4,6 +4,7 @@ package overlays
 
 import (
 	"encoding/json"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 var kodeGophers = []string{KodeGopher, KodeGopherShared}
@@ -148,6 +150,38 @@ func allowed(t *testing.T, p networkingv1.NetworkPolicySpec, address string) boo
 		}
 	}
 	return false
+}
+
+// A NetworkPolicy that the API server refuses is one that nobody enforces, and
+// the template's own schema does not look at addresses.
+func TestTheAPIServerTakesEveryAddressRange(t *testing.T) {
+	refused := func(cidr, except string) bool {
+		if len(validation.IsValidCIDRForLegacyField(nil, except, true, nil)) > 0 {
+			return true
+		}
+		// As ValidateIPBlock of k8s.io/kubernetes does.
+		_, outer, err := net.ParseCIDR(cidr)
+		require.NoError(t, err)
+		_, inner, err := net.ParseCIDR(except)
+		require.NoError(t, err)
+		long, _ := outer.Mask.Size()
+		longer, _ := inner.Mask.Size()
+		return !outer.Contains(inner.IP) || long >= longer
+	}
+	for _, overlay := range kodeGophers {
+		for _, rule := range sandboxPolicy(t, overlay).Egress {
+			for _, to := range rule.To {
+				if to.IPBlock == nil {
+					continue
+				}
+				for _, e := range to.IPBlock.Except {
+					assert.False(t, refused(to.IPBlock.CIDR, e), e)
+				}
+			}
+		}
+	}
+	assert.True(t, refused("::/0", "::ffff:0:0/96"), "it counts as an IPv4 one")
+	assert.True(t, refused("10.0.0.0/8", "10.0.0.0/8"))
 }
 
 func TestTheInsideIsClosedAndLocallyThePublicIsOpen(t *testing.T) {
