@@ -493,6 +493,7 @@ func TestAMutantOfKodeGopherHasItsPoolAndItsSettings(t *testing.T) {
 		}
 		objects, err := m.Render(module(t))
 		require.NoError(t, err)
-		assert.Equal(t, m.Pool(), only(t, objects, "SandboxWarmPool").GetName(), m.ID)
+		pool := only(t, objects, "SandboxWarmPool")
+		assert.Equal(t, m.Pool(), pool.GetName(), m.ID)
 	}
 }

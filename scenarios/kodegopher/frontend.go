@@ -54,6 +54,7 @@ func sharedFrontEnd() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: both(closed),
 		Attempts:  2,
+		Timeout:   20 * time.Second,
 		Mutants:   []string{"kode-gopher-shared-allow-list-wildcard", "kode-gopher-shared-allow-list-any-port", "kode-gopher-shared-network-open"},
 	}
 }
