@@ -60,6 +60,11 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
 	}
 	limits(&f.Site, pod)
+	if k.server != nil {
+		if err := k.server.survey(ctx, f); err != nil {
+			return nil, err
+		}
+	}
 	f.Site.PidsLimit = k.pidsLimit(ctx, box.Node)
 	return f, nil
 }
@@ -67,7 +72,7 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 // seats finds the control Pod, of the sandbox's node if there is one, and the
 // router stand-in.
 func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
-	for role, namespace := range map[suite.Role]string{suite.Control: k.o.System, suite.Router: k.o.Router} {
+	for role, namespace := range map[suite.Role]string{suite.Control: k.o.System, suite.Router: k.o.Router, suite.ClientPod: k.o.Clients} {
 		pods, err := k.o.Client.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel + "=" + string(role)})
 		if err != nil {
 			return fmt.Errorf("looking for the %s Pods: %w", role, err)
