@@ -94,7 +94,11 @@ func TestTheSandboxIsLockedDown(t *testing.T) {
 		assert.Empty(t, c.SecurityContext.Capabilities.Add)
 		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 		assert.True(t, *spec.SecurityContext.RunAsNonRoot)
+		trust := corev1.LocalObjectReference{Name: KodeGopherTrust}
 		for _, v := range spec.Volumes {
+			if v.ConfigMap != nil && v.ConfigMap.LocalObjectReference == trust {
+				continue // public certificates
+			}
 			require.NotNil(t, v.EmptyDir, "scratch lives in the Pod: %s", v.Name)
 			assert.Equal(t, corev1.StorageMediumMemory, v.EmptyDir.Medium)
 			assert.NotNil(t, v.EmptyDir.SizeLimit)
@@ -234,7 +238,7 @@ func TestOnlyTheServerForOnePersonIsOpen(t *testing.T) {
 		return podSpec(t, named(t, rendered(t, overlay), "Deployment", "kode-gopher"), "spec", "template", "spec").Containers[0].Args
 	}
 	assert.Equal(t, []string{"-no-auth"}, args(KodeGopher))
-	assert.Empty(t, args(KodeGopherShared))
+	assert.Equal(t, []string{"-tokens=/etc/kode-gopher/tokens"}, args(KodeGopherShared))
 }
 
 func TestNoModuleProxyIsNamed(t *testing.T) {
@@ -245,4 +249,123 @@ func TestNoModuleProxyIsNamed(t *testing.T) {
 			assert.NotContains(t, string(text), "https://")
 		}
 	}
+}
+
+func TestTheAdmissionPolicyOfTheReferenceTakesTheSandboxes(t *testing.T) {
+	door := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	assert.Equal(t, []string{"sandboxes"}, door.resources)
+	for _, overlay := range kodeGophers {
+		template, _, err := unstructured.NestedMap(only(t, rendered(t, overlay), "SandboxTemplate").Object, "spec", "podTemplate")
+		require.NoError(t, err)
+		sandbox := map[string]any{"spec": map[string]any{"podTemplate": template}}
+		answer := door.admit("sandboxes", sandbox, 201)
+		assert.Equal(t, 201, answer.Code, answer.Message)
+		// The policy is one that can refuse.
+		spec := template["spec"].(map[string]any) //nolint:forcetypeassert // it has been read above
+		delete(spec, "runtimeClassName")
+		assert.Contains(t, door.admit("sandboxes", sandbox, 201).Message, "gvisor")
+	}
+}
+
+// The rules of Pod Security "restricted" that the API server would judge each
+// Pod by: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
+	for _, overlay := range kodeGophers {
+		specs := map[string]corev1.PodSpec{"sandbox": sandboxPod(t, overlay)}
+		for _, o := range rendered(t, overlay) {
+			if o.GetKind() == "Deployment" {
+				specs[o.GetName()] = podSpec(t, o, "spec", "template", "spec")
+			}
+		}
+		for name, spec := range specs {
+			assert.False(t, spec.HostNetwork || spec.HostPID || spec.HostIPC, name)
+			require.NotNil(t, spec.SecurityContext, name)
+			assert.True(t, *spec.SecurityContext.RunAsNonRoot, name)
+			assert.NotZero(t, *spec.SecurityContext.RunAsUser, name)
+			assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type, name)
+			assert.Empty(t, spec.SecurityContext.Sysctls, name)
+			for _, v := range spec.Volumes {
+				assert.True(t, v.ConfigMap != nil || v.EmptyDir != nil || v.Secret != nil, "%s: %s", name, v.Name)
+			}
+			for _, c := range spec.Containers {
+				require.NotNil(t, c.SecurityContext, name)
+				assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation, name)
+				assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop, name)
+				assert.Nil(t, c.SecurityContext.RunAsUser, name)
+				assert.Nil(t, c.SecurityContext.Privileged, name)
+				for _, p := range c.Ports {
+					assert.Zero(t, p.HostPort, name)
+				}
+			}
+		}
+	}
+}
+
+var configured = KodeGopherSettings{
+	GoProxy: "https://modules.example.com", Trust: "-----BEGIN CERTIFICATE-----", Tokens: "user1 sha256:00\n",
+	Hosts: []string{"*.googleapis.com", "modules.example.com"},
+}
+
+func TestTheSettingsMakeWhatTheOverlaysAskFor(t *testing.T) {
+	local, err := configured.Local(rendered(t, KodeGopher))
+	require.NoError(t, err)
+	assert.Zero(t, kinds(local)["Secret"]+kinds(local)["CiliumNetworkPolicy"], "one person has neither callers nor an allow-list")
+	shared, err := configured.Shared(rendered(t, KodeGopherShared))
+	require.NoError(t, err)
+	for namespace, objects := range map[string][]unstructured.Unstructured{KodeGopherNamespace: local, KodeGopherSharedNamespace: shared} {
+		data := func(kind, name string) map[string]string {
+			o := named(t, objects, kind, name)
+			assert.Equal(t, namespace, o.GetNamespace(), name)
+			m, _, err := unstructured.NestedStringMap(o.Object, "data")
+			require.NoError(t, err)
+			return m
+		}
+		server := podSpec(t, named(t, objects, "Deployment", KodeGopherName), "spec", "template", "spec")
+		assert.Equal(t, map[string]string{"GOPROXY": configured.GoProxy, "GOSUMDB": "off"}, data("ConfigMap", server.Containers[0].EnvFrom[0].ConfigMapRef.Name))
+		assert.Equal(t, map[string]string{KodeGopherTrustKey: configured.Trust}, data("ConfigMap", KodeGopherTrust))
+		if namespace == KodeGopherSharedNamespace {
+			mounted := server.Volumes[0].Secret.SecretName
+			assert.Equal(t, map[string]string{KodeGopherTokensKey: "dXNlcjEgc2hhMjU2OjAwCg=="}, data("Secret", mounted))
+			assert.Equal(t, server.Containers[0].Args[0], "-tokens="+server.Containers[0].VolumeMounts[0].MountPath+"/"+KodeGopherTokensKey)
+		}
+	}
+	list := named(t, shared, "CiliumNetworkPolicy", KodeGopherAllowList)
+	assert.Equal(t, KodeGopherSharedNamespace, list.GetNamespace())
+	labels, _, err := unstructured.NestedStringMap(list.Object, "spec", "endpointSelector", "matchLabels")
+	require.NoError(t, err)
+	own, _, err := unstructured.NestedStringMap(only(t, shared, "SandboxTemplate").Object, "spec", "podTemplate", "metadata", "labels")
+	require.NoError(t, err)
+	assert.Equal(t, own, labels)
+}
+
+func TestTheServerIsMadeAnewWhenItsSettingsChange(t *testing.T) {
+	note := func(s KodeGopherSettings) string {
+		objects, err := s.Shared(rendered(t, KodeGopherShared))
+		require.NoError(t, err)
+		notes, _, err := unstructured.NestedStringMap(named(t, objects, "Deployment", KodeGopherName).Object, "spec", "template", "metadata", "annotations")
+		require.NoError(t, err)
+		return notes[settingsNote]
+	}
+	other := configured
+	other.GoProxy = "off"
+	assert.Equal(t, note(configured), note(configured))
+	assert.NotEqual(t, note(configured), note(other))
+	assert.Regexp(t, "^[0-9a-f]{32}$", note(other))
+}
+
+func TestSettingsForNoServerAndWithoutHostsAreRefused(t *testing.T) {
+	_, err := configured.Local(rendered(t, Reference))
+	require.ErrorContains(t, err, "there is no Deployment")
+	_, err = KodeGopherSettings{}.Shared(rendered(t, KodeGopherShared))
+	require.ErrorContains(t, err, "names no host")
+}
+
+func TestTheControlPodsMayCallTheServer(t *testing.T) {
+	for _, o := range rendered(t, Controls) {
+		if o.GetKind() == "Namespace" && o.GetName() == ControlsNamespace {
+			assert.Equal(t, "true", o.GetLabels()[KodeGopherClients])
+			return
+		}
+	}
+	assert.Fail(t, "the controls have no namespace")
 }

@@ -109,7 +109,7 @@ func (e *environment) allow(objects []unstructured.Unstructured) ([]unstructured
 	if !e.profile.AllowList {
 		return objects, nil
 	}
-	list, err := sandbox.AllowList(sandbox.GKE, sandbox.AllowListArgs{
+	list, err := overlays.AllowList(overlays.GKE, overlays.AllowListArgs{
 		Namespace: overlays.ReferenceNamespace, Name: "egress-allow",
 		Labels: map[string]string{overlays.SandboxLabel: overlays.TemplateName}, Hosts: e.allowList(),
 	})
