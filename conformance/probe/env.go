@@ -26,7 +26,16 @@ type Site struct {
 	// Tunnel is a zone whose name server the range plays.
 	Tunnel string `json:"tunnel,omitempty"` // "tunnel.stockade.test."
 
+	// AllowedHost is on the allow-lists of the systems that have one. SharingHost
+	// is not, and has the same addresses, of which FrontEnd is one. Unlisted are
+	// hosts at addresses of their own, none of them allowed. Names end with a dot.
+	AllowedHost string `json:"allowedHost,omitempty"` // "storage.googleapis.com."
+	SharingHost string `json:"sharingHost,omitempty"` // "docs.google.com."
+	FrontEnd    string `json:"frontEnd,omitempty"`    // "203.0.113.10:443"
+	Unlisted    []Host `json:"unlisted,omitempty"`
+
 	ClusterDNS string `json:"clusterDNS,omitempty"` // "10.96.0.10:53"
+	DNSPod     string `json:"dnsPod,omitempty"`     // of one of the resolvers behind it, without a port
 	APIServer  string `json:"apiServer,omitempty"`  // ClusterIP, "10.96.0.1:443"
 	APIDirect  string `json:"apiDirect,omitempty"`  // node address, "172.18.0.2:6443"
 	NodeIP     string `json:"nodeIP,omitempty"`     // of the sandbox's own node
@@ -52,6 +61,12 @@ type Site struct {
 	ScratchLimit int64   `json:"scratchLimit,omitempty"`
 	CPULimit     float64 `json:"cpuLimit,omitempty"`
 	PidsLimit    int64   `json:"pidsLimit,omitempty"`
+}
+
+// Host is a name with an address that it has.
+type Host struct {
+	Name    string `json:"name"`    // "attacker.stockade.test."
+	Address string `json:"address"` // "203.0.113.66:443"
 }
 
 // Env is what one attempt gets.

@@ -16,6 +16,8 @@ import (
 // of the sandbox's.
 func declared(f *suite.PodFacts, pod *corev1.Pod) {
 	f.Declared, f.ReadOnlyRoot = true, true
+	links := pod.Spec.EnableServiceLinks
+	f.ServiceLinks = links == nil || *links // so it is where nobody says
 	for _, v := range pod.Spec.Volumes {
 		f.Volumes = append(f.Volumes, volumeKind(v.VolumeSource)+":"+v.Name)
 	}

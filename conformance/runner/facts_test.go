@@ -12,7 +12,7 @@ import (
 )
 
 func TestTheSpecIsReadForEveryContainer(t *testing.T) {
-	yes := true
+	yes, no := true, false
 	tight := &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Volumes: []corev1.Volume{
@@ -30,11 +30,12 @@ func TestTheSpecIsReadForEveryContainer(t *testing.T) {
 	}}
 	var f suite.PodFacts
 	declared(&f, pod)
-	assert.Equal(t, suite.PodFacts{Declared: true, ReadOnlyRoot: true, Volumes: []string{"emptyDir:a", "hostPath:b", "unknown:c"},
+	assert.Equal(t, suite.PodFacts{Declared: true, ReadOnlyRoot: true, ServiceLinks: true, Volumes: []string{"emptyDir:a", "hostPath:b", "unknown:c"},
 		Env: []string{"A", "B"}, EnvFrom: []string{"secret:s", "secret:k"}, Writable: []string{"/tmp"}}, f)
 
-	pod.Spec.InitContainers[0].SecurityContext = nil
+	pod.Spec.InitContainers[0].SecurityContext, pod.Spec.EnableServiceLinks = nil, &no
 	f = suite.PodFacts{}
 	declared(&f, pod)
 	assert.False(t, f.ReadOnlyRoot, "one container is enough")
+	assert.False(t, f.ServiceLinks)
 }

@@ -67,10 +67,10 @@ type KubeOptions struct {
 	// authenticate there, by name; empty where nobody has to.
 	Gateway string
 	Callers map[string]string
-	// System is the namespace of the control Pods, default stockade-system.
-	// Router is that of the router stand-in, default agent-sandbox-system: the
-	// sandboxes' policy lets the router in from there alone. They carry
-	// RoleLabel control and router.
+	// System is the namespace of the control Pods and of the impostor, default
+	// stockade-system. Router is that of the router stand-in, from which alone
+	// the sandboxes' policy lets the router in; default agent-sandbox-system.
+	// They carry RoleLabel control, impostor and router.
 	System, Router string
 	// Clients is the namespace, default stockade-clients, of the Pod that may
 	// call the server. It carries RoleLabel client.
@@ -188,7 +188,7 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 		return nil, err
 	}
 	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace, Controls: k.o.System,
-		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.ClientPod: true}}
+		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.Impostor: true, suite.ClientPod: true}}
 	f.API = &tenant{k: k}
 	k.boxes.furnish(f)
 	if k.server != nil {

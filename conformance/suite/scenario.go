@@ -14,8 +14,8 @@ import (
 // Role says in which place an action runs.
 type Role string
 
-// The roles. Sandbox, Sibling, Control and Router are Pods; API is the runner
-// itself, talking to the API server as a tenant would.
+// The roles. All but API are Pods; API is the runner itself, talking to the API
+// server as a tenant would.
 const (
 	// Sandbox is the target: a claimed Pod of the template under test.
 	Sandbox Role = "sandbox"
@@ -23,8 +23,11 @@ const (
 	Sibling Role = "sibling"
 	// Control is an unrestricted peer: runc, privileged, no network policy.
 	Control Role = "control"
-	// Router is a Pod that looks like the Sandbox Router to the policy.
+	// Router is a Pod that looks like the Sandbox Router to the policy, or like
+	// whoever else it lets in.
 	Router Role = "router"
+	// Impostor is a Pod with the label of such a one, in the wrong namespace.
+	Impostor Role = "impostor"
 	// ClientPod is a Pod of a namespace whose Pods may call the target's server.
 	ClientPod Role = "client"
 	// API is the API server's front door.
@@ -140,6 +143,9 @@ type PodFacts struct {
 	Writable []string
 	// ReadOnlyRoot is true when every root file system is read-only.
 	ReadOnlyRoot bool
+	// ServiceLinks is true when the kubelet tells the containers of the Services
+	// of their namespace.
+	ServiceLinks bool
 }
 
 // Witness declares a witness that must speak for Held.

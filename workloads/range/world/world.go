@@ -33,14 +33,17 @@ const (
 	NeighbourVM  = "10.128.0.9:22"
 )
 
-// Names that the range's DNS knows. [TunnelZone] and [AttackerHost] lie under
-// .test, which RFC 6761 keeps out of the real DNS.
+// Names that the range's DNS knows. Those under .test RFC 6761 keeps out of the
+// real DNS. UnlistedFrontEnd is behind the front end of the allowed names, and
+// itself on no allow-list; LookAlikeHost begins like an allowed name, and is
+// somebody else's.
 const (
 	TunnelZone        = "tunnel.stockade.test."
 	AttackerHost      = "attacker.stockade.test."
+	LookAlikeHost     = "storage.googleapis.com.stockade.test."
 	MetadataHost      = "metadata.google.internal."
 	AllowedFrontEnd   = "storage.googleapis.com."
-	UnlistedFrontEnd  = "oauth2.googleapis.com."
+	UnlistedFrontEnd  = "docs.google.com."
 	restrictedAPIHost = "restricted.googleapis.com."
 	privateAPIHost    = "private.googleapis.com."
 )

@@ -37,6 +37,9 @@ func TestGoogleNamesShareOneFrontEnd(t *testing.T) {
 		require.True(t, ok, n)
 		assert.Equal(t, SharedFrontEnd(), a, n)
 	}
+	a, ok := z.Resolve(LookAlikeHost)
+	require.True(t, ok)
+	assert.NotContains(t, SharedFrontEnd(), a[0], "it only begins like one of them")
 }
 
 func TestResolveIsStableAndStaysInDocumentationRanges(t *testing.T) {
