@@ -93,6 +93,11 @@ type Place struct {
 	Seal       string `json:"seal"`
 	// Descriptor is what `stockade run` reads; nil before `up` wrote it.
 	Descriptor *descriptor.Descriptor `json:"descriptor,omitempty"`
+	// Tokens are those of the callers of the shared kode-gopher, as digests, in
+	// the form that its server reads.
+	Tokens string `json:"tokens,omitempty"`
+	// RangeCA is the certificate authority of the range, in PEM.
+	RangeCA string `json:"rangeCA,omitempty"`
 }
 
 // State is how a layer is.

@@ -20,6 +20,8 @@ type workload struct {
 	// name is the resource's, overlay the path of package overlays.
 	name, overlay string
 	images        map[string]string
+	// fill are fields that other resources know: see sandbox.OverlayArgs.
+	fill map[string]pulumi.Map
 	// change makes of the rendered objects those to deploy; nil changes nothing.
 	change func([]unstructured.Unstructured) ([]unstructured.Unstructured, error)
 }
@@ -53,7 +55,7 @@ func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, 
 			// The first is the controller; the others do not need each other.
 			after = append([]pulumi.ResourceOption{pulumi.DependsOn(done[:1])}, opts...)
 		}
-		o, err := sandbox.NewOverlay(ctx, w.name, &sandbox.OverlayArgs{Objects: objects, Images: w.images, Cluster: cluster, TakeOver: cluster != nil}, after...)
+		o, err := sandbox.NewOverlay(ctx, w.name, &sandbox.OverlayArgs{Objects: objects, Images: w.images, Fill: w.fill, Cluster: cluster, TakeOver: cluster != nil}, after...)
 		if err != nil {
 			return nil, err
 		}

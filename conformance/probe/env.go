@@ -30,9 +30,14 @@ type Site struct {
 	// is not, and has the same addresses, of which FrontEnd is one. Unlisted are
 	// hosts at addresses of their own, none of them allowed. Names end with a dot.
 	AllowedHost string `json:"allowedHost,omitempty"` // "storage.googleapis.com."
-	SharingHost string `json:"sharingHost,omitempty"` // "docs.google.com."
+	SharingHost string `json:"sharingHost,omitempty"` // "attacker.googleusercontent.com."
 	FrontEnd    string `json:"frontEnd,omitempty"`    // "203.0.113.10:443"
 	Unlisted    []Host `json:"unlisted,omitempty"`
+	// RestrictedHost leads to a front end of its own, which guards a service
+	// perimeter. OwnBucket lies in it, ForeignBucket is another project's.
+	RestrictedHost string `json:"restrictedHost,omitempty"` // "restricted.googleapis.com."
+	OwnBucket      string `json:"ownBucket,omitempty"`
+	ForeignBucket  string `json:"foreignBucket,omitempty"`
 
 	ClusterDNS string `json:"clusterDNS,omitempty"` // "10.96.0.10:53"
 	DNSPod     string `json:"dnsPod,omitempty"`     // of one of the resolvers behind it, without a port

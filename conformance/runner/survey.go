@@ -35,8 +35,9 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
 		Own: box.IP, Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
 	}
-	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.UnlistedFrontEnd, https(world.AllowedFrontEnd)
-	for _, name := range []string{world.AttackerHost, world.LookAlikeHost} {
+	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
+	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket
+	for _, name := range []string{world.AttackerHost, lookAlike} {
 		f.Site.Unlisted = append(f.Site.Unlisted, probe.Host{Name: name, Address: https(name)})
 	}
 	f.Aliases = map[string][]string{}
@@ -78,6 +79,10 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	f.Site.PidsLimit = k.pidsLimit(ctx, box.Node)
 	return f, nil
 }
+
+// lookAlike begins like an allowed host, and is under .test, where a name is
+// nobody's (RFC 6761).
+const lookAlike = "storage.googleapis.com.stockade.test."
 
 // https is where the range plays a host: the first of its addresses.
 func https(host string) string {

@@ -123,3 +123,24 @@ func TestFieldsOfAnotherManagerAreTakenOverOnlyWhereThatIsAsked(t *testing.T) {
 		}
 	}
 }
+
+func TestFieldsThatAreKnownLaterReplaceTheObjects(t *testing.T) {
+	objects := []unstructured.Unstructured{kubeObject("v1", "ConfigMap", "n", "c", nil), kubeObject("v1", "Secret", "n", "c", nil)}
+	for i := range objects {
+		objects[i].Object["data"] = map[string]any{"key": ""}
+	}
+	later := pulumi.Map{"data": pulumi.Map{"key": pulumi.ToSecret(pulumi.String("hunter2"))}}
+	seen, err := declare(t, &OverlayArgs{Objects: objects, Fill: map[string]pulumi.Map{"Secret/c": later}})
+	require.NoError(t, err)
+	data := one(t, seen, "kubernetes:core/v1:Secret").RegisterRPC.GetObject().GetFields()["data"].String()
+	assert.Contains(t, data, "hunter2")
+	assert.Contains(t, data, resource.SecretSig, "it stays a secret on its way")
+	assert.Equal(t, []string{"data", "stringData"}, one(t, seen, "kubernetes:core/v1:Secret").RegisterRPC.GetAdditionalSecretOutputs())
+	config := one(t, seen, "kubernetes:core/v1:ConfigMap")
+	assert.Equal(t, map[string]any{"key": ""}, config.Inputs.Mappable()["data"])
+	assert.Empty(t, config.RegisterRPC.GetAdditionalSecretOutputs())
+	assert.Equal(t, map[string]any{"key": ""}, objects[1].Object["data"], "the caller's objects stay as they were")
+
+	_, err = declare(t, &OverlayArgs{Objects: objects, Fill: map[string]pulumi.Map{"Secret/other": later}})
+	assert.ErrorContains(t, err, "Secret/other")
+}

@@ -28,6 +28,8 @@ type place struct {
 	Kubeconfig        string         `json:"kubeconfig"`
 	Seal              string         `json:"seal"`
 	Descriptor        map[string]any `json:"descriptor"`
+	Tokens            string         `json:"tokens"`
+	RangeCA           string         `json:"rangeCA"`
 }
 
 // maxDepth bounds how deep a descriptor may be nested.
@@ -96,6 +98,8 @@ const (
 	propKubeconfig        = "kubeconfig"
 	propSeal              = "seal"
 	propDescriptor        = "descriptor"
+	propTokens            = "tokens"
+	propRangeCA           = "rangeCA"
 )
 
 // outputs are the resource's properties: its inputs and what the place says.
@@ -114,6 +118,8 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out[propKubeconfig] = resource.MakeSecret(resource.NewProperty(p.Kubeconfig))
 	out[propSeal] = resource.NewProperty(p.Seal)
 	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
+	out[propTokens] = resource.MakeSecret(resource.NewProperty(p.Tokens))
+	out[propRangeCA] = resource.NewProperty(p.RangeCA)
 	return out
 }
 
@@ -121,10 +127,12 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 func unknownOutputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out := maps.Clone(inputs)
 	for _, k := range []resource.PropertyKey{
-		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propDescriptor,
+		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propDescriptor, propRangeCA,
 	} {
 		out[k] = resource.MakeComputed(resource.NewProperty(""))
 	}
-	out[propKubeconfig] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	for _, k := range []resource.PropertyKey{propKubeconfig, propTokens} {
+		out[k] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	}
 	return out
 }

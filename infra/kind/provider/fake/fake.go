@@ -88,7 +88,7 @@ func (s *Stockade) cluster() map[string]any {
 	s.made++
 	return map[string]any{
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
-		"kubernetesVersion": "v1.36.3", "kubeconfig": "made: up", "seal": "stockade",
+		"kubernetesVersion": "v1.36.3", "kubeconfig": "made: up", "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
 		"descriptor": map[string]any{"clusterUID": fmt.Sprintf("uid-%d", s.made), "disruptive": true},
 	}
 }
