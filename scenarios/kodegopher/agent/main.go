@@ -48,7 +48,7 @@ type report struct {
 }
 
 const (
-	dialTime  = 1500 * time.Millisecond
+	dialTime  = 3 * time.Second
 	talkTime  = 10 * time.Second
 	maxText   = 8 << 10
 	maxSearch = 1 << 20 // bytes of a file that are searched
@@ -132,7 +132,12 @@ func from(err error) outcome {
 	return out
 }
 
+// dial takes variables in an address, and port 80 where none is named.
 func dial(address string) (net.Conn, error) {
+	address = os.ExpandEnv(address)
+	if !strings.Contains(address, ":") {
+		address += ":80"
+	}
 	return (&net.Dialer{Timeout: dialTime}).DialContext(context.Background(), "tcp", address)
 }
 
@@ -301,7 +306,7 @@ func ask(o order) outcome {
 	if method == "" {
 		method = "GET"
 	}
-	request := method + " " + o.Path + " HTTP/1.0\r\nHost: " + o.Address + "\r\n"
+	request := method + " " + o.Path + " HTTP/1.0\r\nHost: " + os.ExpandEnv(o.Address) + "\r\n"
 	for _, line := range o.Header {
 		request += line + "\r\n"
 	}
