@@ -31,9 +31,6 @@ import (
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
 
-// canary is the scenario of honest work that must hold in every mutant.
-const canary = "sandbox.coffee-totals"
-
 // gate is the scenario that shows that network policies are enforced at all.
 const gate = "sandbox.policy-enforced"
 
@@ -91,7 +88,7 @@ func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
 	return runner.NewKube(runner.KubeOptions{
 		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
-		Gateway: t.Gateway, Callers: callers,
+		Router: routerOf(t), Gateway: t.Gateway, Callers: callers,
 	})
 }
 
@@ -110,6 +107,16 @@ func (f *field) declared(t descriptor.Target) []suite.Feature {
 		return f.Features
 	}
 	return append(slices.Clone(f.Features), suite.RunIdentity)
+}
+
+// routerOf is the namespace of the Pod that looks like the router, or whoever
+// else a target's policy lets in: where the target has a server of its own that
+// is beside it, and elsewhere the runner's default.
+func routerOf(t descriptor.Target) string {
+	if t.Gateway != "" {
+		return t.Namespace
+	}
+	return ""
 }
 
 // attack runs scenarios of a profile against a target.
@@ -214,13 +221,13 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		}
 		// Only what these mutants are about has to hold on the reference.
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
-			return s.ID != canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
 				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
 			})
 		})
 	}
-	// The canary is of no profile but the reference's, and must hold everywhere.
-	if honest, ok := all.Registry.Get(canary); ok && !slices.Contains(scenarios, honest) {
+	// The canary may be of another profile than this, and must hold all the same.
+	if honest, ok := all.Registry.Get(o.Profile.Canary); ok && !slices.Contains(scenarios, honest) {
 		scenarios = append(scenarios, honest)
 	}
 	id, err := kind.ReadIdentity(m.home)
@@ -238,15 +245,13 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
 			Digests: id.Digests,
 			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
-				t := pooled(m.Namespace())
-				if m.Base == overlays.BasePlayground {
-					t = executed(m.Namespace())
-				}
+				t := f.Targets[o.Profile.Target] // it was attacked above
+				t.Namespace = m.Namespace()
 				// A mutant's policy is weak on purpose: it has no gate to pass.
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},
-		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
+		Mutants: picked, Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
 	})
 	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {

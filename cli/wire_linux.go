@@ -574,12 +574,12 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 		return err
 	}
 	configure := map[string]func([]unstructured.Unstructured) ([]unstructured.Unstructured, error){
-		overlays.KodeGopher: settings.Local, overlays.KodeGopherShared: settings.Shared,
+		overlays.KodeGopherDev: settings.Local, overlays.KodeGopherSharedDev: settings.Shared,
 	}
 	// Everything first, and the waiting after: Pods of all of them start together.
 	var deployed []*unstructured.Unstructured
 	for _, overlay := range []string{
-		overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.KodeGopher, overlays.KodeGopherShared,
+		overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.KodeGopherDev, overlays.KodeGopherSharedDev,
 	} {
 		objects, err := overlays.Render(module, overlay)
 		if change := configure[overlay]; err == nil && change != nil {

@@ -18,6 +18,11 @@ const (
 	KodeGopher       = "base/kode-gopher"        // for one person
 	KodeGopherShared = "base/kode-gopher-shared" // for several users
 
+	// KodeGopherDev and KodeGopherSharedDev are the same beside what attacks on
+	// them are compared with.
+	KodeGopherDev       = "base/kode-gopher-dev"
+	KodeGopherSharedDev = "base/kode-gopher-shared-dev"
+
 	KodeGopherNamespace       = "kode-gopher"
 	KodeGopherSharedNamespace = "kode-gopher-shared"
 

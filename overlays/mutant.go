@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -33,12 +34,14 @@ const (
 
 // The profiles whose deployments have mutants, by id.
 const (
-	BaseReference  = "agent-sandbox" // the hardened reference
-	BasePlayground = "playground"
+	BaseReference        = "agent-sandbox" // the hardened reference
+	BasePlayground       = "playground"
+	BaseKodeGopherLocal  = "kode-gopher-local"
+	BaseKodeGopherShared = "kode-gopher-shared"
 )
 
 // Bases are all of them.
-var Bases = []string{BaseReference, BasePlayground}
+var Bases = []string{BaseReference, BasePlayground, BaseKodeGopherLocal, BaseKodeGopherShared}
 
 // Mutant is a twin of a hardened deployment in which exactly one control is
 // weaker. It lives in a namespace of its own, with the deployment's names.
@@ -92,6 +95,9 @@ type Effect struct {
 	// namespace (for nodes: every one that Node.Selector selects), of which
 	// there must be at least one.
 	Name string `json:"name,omitempty"`
+	// Selector is a label selector, for a kind of which the namespace holds more
+	// than what is meant.
+	Selector string `json:"selector,omitempty"`
 	// JSONPath is a kubectl JSONPath; its text is compared.
 	JSONPath string `json:"jsonPath"`
 	// Exactly one of Want (the text is this), Lacks (the text does not contain
@@ -103,6 +109,30 @@ type Effect struct {
 
 // Namespace is where the mutant lives.
 func (m Mutant) Namespace() string { return "mutant-" + m.ID }
+
+// Pool is the name of its warm pool; empty where its Pods are made when they are
+// wanted.
+func (m Mutant) Pool() string {
+	switch m.Base {
+	case BasePlayground:
+		return ""
+	case BaseKodeGopherLocal, BaseKodeGopherShared:
+		return KodeGopherPool
+	}
+	return PoolName
+}
+
+// SettingsFrom is the namespace of the deployment whose ConfigMaps and Secrets
+// the mutant needs as well, because no overlay has them; empty for none.
+func (m Mutant) SettingsFrom() string {
+	switch m.Base {
+	case BaseKodeGopherLocal:
+		return KodeGopherNamespace
+	case BaseKodeGopherShared:
+		return KodeGopherSharedNamespace
+	}
+	return ""
+}
 
 // Alone is true when the weakening is felt outside of the mutant's namespace.
 func (m Mutant) Alone() bool { return m.Scope == ScopeNode }
@@ -172,6 +202,9 @@ func (m Mutant) check(folder string) error {
 		}
 		if _, err := e.parse(); err != nil {
 			return err
+		}
+		if _, err := labels.Parse(e.Selector); err != nil || e.Selector != "" && e.Name != "" {
+			return fmt.Errorf("effect %q: selector %q is none, or stands beside a name", e.JSONPath, e.Selector)
 		}
 	}
 	return nil

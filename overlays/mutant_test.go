@@ -370,6 +370,12 @@ func TestABadMutantIsRefused(t *testing.T) {
 		"node without a node":  func(m *Mutant) { m.Scope = ScopeNode },
 		"no change":            func(m *Mutant) { m.Changes = Change{} },
 		"an effect of nothing": func(m *Mutant) { m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec}"}} },
+		"a name and a selector": func(m *Mutant) {
+			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", Name: "x", Selector: "a=b", JSONPath: "{.spec}", Absent: true}}
+		},
+		"a bad selector": func(m *Mutant) {
+			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", Selector: "a=b=c", JSONPath: "{.spec}", Absent: true}}
+		},
 		"an effect's bad path": func(m *Mutant) {
 			m.Effect = []Effect{{APIVersion: "v1", Kind: "Pod", JSONPath: "{.spec", Absent: true}}
 		},

@@ -69,10 +69,10 @@ func dev(ctx *pulumi.Context) error {
 		{name: "reference", overlay: overlays.Reference, change: warm(s.WarmPool)},
 		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
 		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
-		{name: "kode-gopher", overlay: overlays.KodeGopher, change: settings.Local, fill: map[string]pulumi.Map{
+		{name: "kode-gopher", overlay: overlays.KodeGopherDev, change: settings.Local, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 		}},
-		{name: "kode-gopher-shared", overlay: overlays.KodeGopherShared, change: settings.Shared, fill: map[string]pulumi.Map{
+		{name: "kode-gopher-shared", overlay: overlays.KodeGopherSharedDev, change: settings.Shared, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 			"Secret/" + overlays.KodeGopherName:     {"data": tokens},
 		}},

@@ -26,7 +26,7 @@ func environmentSecrets() suite.Scenario {
 		Title: "Find a secret in the environment or in an argument",
 		About: "Reads its own environment, that of the sandbox's first process, and every process's arguments. Allowed are what shells, " +
 			"images and locales set, and what the kubelet sets in every container (`KUBERNETES_*`). Anything else was given to this sandbox.",
-		Claims: []string{"AS-02"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-02", "KG-09"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1552", "T1552.007"},
 		Refs:       []string{"https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables"},
 		Attack: func(context.Context, *probe.Env) []verdict.Step {
@@ -43,15 +43,16 @@ func environmentSecrets() suite.Scenario {
 		},
 		Accept:    []verdict.Class{verdict.Absent},
 		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noSecrets}},
-		Mutants:   []string{"secret-env", "secret-argv"},
+		Mutants:   []string{"secret-env", "secret-argv", "kode-gopher-secret-env"},
 	}
 }
 
 // allowed are the names that may be there: POSIX's and the shell's own, those
-// that the official Python images publish of themselves, and the address of
-// the cluster's API, which the kubelet sets whatever enableServiceLinks says.
+// that the official Python images publish of themselves, the name under which
+// Google's libraries look for the metadata server, and the address of the
+// cluster's API, which the kubelet sets whatever enableServiceLinks says.
 var allowed = regexp.MustCompile(`^(PATH|HOME|HOSTNAME|PWD|OLDPWD|SHLVL|TERM|LANG|LC_[A-Z]+|LANGUAGE|TZ|USER|LOGNAME|SHELL|TMPDIR|_|` +
-	`DEBIAN_FRONTEND|GPG_KEY|PYTHON_[A-Z0-9_]+|PYTHON[A-Z]+|` +
+	`DEBIAN_FRONTEND|GPG_KEY|GCE_METADATA_HOST|PYTHON_[A-Z0-9_]+|PYTHON[A-Z]+|` +
 	`KUBERNETES_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_HTTPS|PORT|PORT_443_TCP|PORT_443_TCP_(PROTO|PORT|ADDR)))$`)
 
 // secretValue is what no variable may hold, whatever its name.
