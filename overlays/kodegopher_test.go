@@ -360,12 +360,10 @@ func TestSettingsForNoServerAndWithoutHostsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "names no host")
 }
 
-func TestTheControlPodsMayCallTheServer(t *testing.T) {
-	for _, o := range rendered(t, Controls) {
-		if o.GetKind() == "Namespace" && o.GetName() == ControlsNamespace {
-			assert.Equal(t, "true", o.GetLabels()[KodeGopherClients])
-			return
-		}
-	}
-	assert.Fail(t, "the controls have no namespace")
+func TestTheClientMayCallTheServerAndTheControlPodsMayNot(t *testing.T) {
+	objects := rendered(t, Controls)
+	assert.Equal(t, "true", named(t, objects, "Namespace", ClientsNamespace).GetLabels()[KodeGopherClients])
+	assert.Empty(t, named(t, objects, "Namespace", ControlsNamespace).GetLabels()[KodeGopherClients])
+	client := named(t, objects, "Deployment", "client")
+	assert.Equal(t, ClientsNamespace, client.GetNamespace())
 }

@@ -42,7 +42,7 @@ func sessionSeparation() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user1", "user2"},
 		Timeout:    sessionTime,
-		Mutants:    []string{"kode-gopher-router-bypassed", "kode-gopher-shared-persist"},
+		Mutants:    []string{"kode-gopher-router-bypassed", "kode-gopher-node-persist"},
 	}
 }
 

@@ -28,7 +28,7 @@ func appWipe() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user3"},
 		Timeout:    sessionTime,
-		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-shared-persist"},
+		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-node-persist"},
 	}
 }
 
