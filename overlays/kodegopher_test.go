@@ -362,8 +362,9 @@ func TestSettingsForNoServerAndWithoutHostsAreRefused(t *testing.T) {
 
 func TestTheClientMayCallTheServerAndTheControlPodsMayNot(t *testing.T) {
 	objects := rendered(t, Controls)
-	assert.Equal(t, "true", named(t, objects, "Namespace", ClientsNamespace).GetLabels()[KodeGopherClients])
-	assert.Empty(t, named(t, objects, "Namespace", ControlsNamespace).GetLabels()[KodeGopherClients])
+	clients, controls := named(t, objects, "Namespace", ClientsNamespace), named(t, objects, "Namespace", ControlsNamespace)
+	assert.Equal(t, "true", clients.GetLabels()[KodeGopherClients])
+	assert.Empty(t, controls.GetLabels()[KodeGopherClients])
 	client := named(t, objects, "Deployment", "client")
 	assert.Equal(t, ClientsNamespace, client.GetNamespace())
 }

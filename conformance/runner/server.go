@@ -39,10 +39,31 @@ type server struct {
 	tokens  map[string]string // by caller; empty where nobody authenticates
 
 	before map[string]bool // the claims that callers had when the run began
+
+	mu   sync.Mutex
+	ways []func(context.Context) (net.Conn, error)
+	next int
 }
 
+// serverWays is how many ways to the server there are, each to one of its
+// processes, chosen by chance. Sessions share them: each takes a connection to
+// the API server.
+const serverWays = 6
+
 func newServer(k *Kube) *server {
-	return &server{k: k, service: k.o.Gateway, tokens: k.o.Callers}
+	s := &server{k: k, service: k.o.Gateway, tokens: k.o.Callers}
+	for range serverWays {
+		s.ways = append(s.ways, s.way(s.service, serverPort))
+	}
+	return s
+}
+
+// anyWay returns the next way to the server.
+func (s *server) anyWay() func(context.Context) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return s.ways[s.next%len(s.ways)]
 }
 
 func (s *server) callers() []string { return slices.Sorted(maps.Keys(s.tokens)) }
@@ -84,13 +105,13 @@ func (s *server) do(ctx context.Context, as suite.Identity, q suite.Request) (su
 	return ask(ctx, s.k.o.Client.Clientset.CoreV1().RESTClient(), q)
 }
 
-// open begins a session with one of the server's processes, chosen by chance.
+// open begins a session with one of the server's processes.
 func (s *server) open(ctx context.Context, caller string) (suite.Session, error) {
 	token, known := s.tokens[caller]
 	if !known {
 		token = caller
 	}
-	got, err := target.MCP{Dial: s.way(s.service, serverPort), Token: token}.Open(ctx)
+	got, err := target.MCP{Dial: s.anyWay(), Token: token}.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +127,11 @@ func (s *server) send(ctx context.Context, service, port string, m suite.Message
 	if err != nil {
 		return suite.Reply{}, err
 	}
-	return reply(target.Send(ctx, s.way(service, port), r))
+	way := s.anyWay()
+	if service != s.service || port != serverPort {
+		way = s.way(service, port)
+	}
+	return reply(target.Send(ctx, way, r))
 }
 
 // request is a message as the client wants it. The host is this one to whoever

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
@@ -27,10 +28,11 @@ import (
 )
 
 // ForwardTo returns a way to a ready Pod of a Service, by the API server's
-// port-forward. The Pod is chosen by chance with the first connection, and kept:
-// what lives in one process is not found in another. To the Pod it looks as if
-// it had called itself, so that no network policy stands in the way. All
-// connections share one to the API server, which ends with the last of them.
+// port-forward. The Pod is chosen by chance with the first connection, and kept
+// for as long as it is there: what lives in one process is not found in another.
+// To the Pod it looks as if it had called itself, so that no network policy
+// stands in the way. All connections share one to the API server, which ends
+// with the last of them.
 func ForwardTo(c *rest.Config, cs kubernetes.Interface, namespace, service, port string) func(context.Context) (net.Conn, error) {
 	f := &forward{config: c, client: cs, namespace: namespace, service: service, port: port}
 	f.upgrade = f.open
@@ -74,7 +76,9 @@ func (f *forward) dial(ctx context.Context) (net.Conn, error) {
 		if f.conn == nil {
 			conn, err := f.upgrade(ctx)
 			if err != nil {
-				return nil, fmt.Errorf("forwarding to Pod %s/%s: %w", f.namespace, f.pod, because(ctx, err))
+				err = fmt.Errorf("forwarding to Pod %s/%s: %w", f.namespace, f.pod, because(ctx, err))
+				f.forget(ctx)
+				return nil, err
 			}
 			f.conn, f.users = conn, 0
 		}
@@ -86,6 +90,15 @@ func (f *forward) dial(ctx context.Context) (net.Conn, error) {
 		if fresh {
 			return nil, fmt.Errorf("forwarding to Pod %s/%s: %w", f.namespace, f.pod, err)
 		}
+	}
+}
+
+// forget gives up a Pod that is gone. One that cannot be asked about is kept: it
+// may be the API server that is away.
+func (f *forward) forget(ctx context.Context) {
+	pod, err := f.client.CoreV1().Pods(f.namespace).Get(ctx, f.pod, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && (pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed) {
+		f.pod = ""
 	}
 }
 

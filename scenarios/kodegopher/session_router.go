@@ -5,6 +5,7 @@ package kodegopher
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -23,11 +24,12 @@ const (
 )
 
 // routerHeaders accepts what a router says that was asked for what it does not
-// do: 400 (Unsupported) for headers that name no sandbox of its own, 404 (Absent)
-// for one that is not there. Any other answer was made after it had begun to look
-// for the place, or to connect to it: a 502 is its attempt to reach the address,
-// a 503 its question to the API server, and both are breaches here. What would
-// stop it then is another wall.
+// do: 400 (Unsupported) for headers that name no sandbox of its own, and 404
+// (Absent) for one that only the API server knows not to be there. Where the
+// headers alone are wrong, any other answer was made after it had begun to look
+// for the place or to connect to it: a 404 and a 503 are what became of its
+// question to the API server, a 502 of its attempt to reach the address. What
+// stopped it then is another wall, so that they are breaches here.
 func routerHeaders() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.router-headers",
@@ -48,7 +50,7 @@ func routerHeaders() suite.Scenario {
 				h := route(env, box)
 				g.change(h)
 				r, err := env.Send(ctx, routerService, routerPort, suite.Message{Method: http.MethodGet, Path: "/healthz", Header: h})
-				steps = append(steps, judgeRoute(g.name, r, err))
+				steps = append(steps, g.judge(r, err))
 			}
 			return steps
 		},
@@ -70,18 +72,20 @@ func routerHeaders() suite.Scenario {
 type game struct {
 	name   string
 	change func(http.Header)
+	// lookup is true where it takes the API server to know that it is wrong.
+	lookup bool
 }
 
 var games = []game{
-	{"name an address", func(h http.Header) { h.Set("X-Sandbox-Pod-IP", "169.254.169.254") }},
-	{"name the own loopback", func(h http.Header) { h.Set("X-Sandbox-Pod-IP", "127.0.0.1") }},
-	{"name another port", func(h http.Header) { h.Set("X-Sandbox-Port", "22") }},
-	{"name a system namespace", func(h http.Header) { h.Set("X-Sandbox-Namespace", "kube-system") }},
-	{"name two sandboxes", func(h http.Header) { h.Add("X-Sandbox-ID", "another") }},
-	{"name a path as the sandbox", func(h http.Header) { h.Set("X-Sandbox-ID", "../kube-system/x") }},
-	{"name a host by a header of its own", func(h http.Header) { h.Set("X-Sandbox-Host", "kubernetes.default") }},
-	{"name another's uid", func(h http.Header) { h.Set("X-Sandbox-UID", "00000000-0000-0000-0000-000000000000") }},
-	{"name a sandbox that is not there", func(h http.Header) {
+	{name: "name an address", change: func(h http.Header) { h.Set("X-Sandbox-Pod-IP", "169.254.169.254") }},
+	{name: "name the own loopback", change: func(h http.Header) { h.Set("X-Sandbox-Pod-IP", "127.0.0.1") }},
+	{name: "name another port", change: func(h http.Header) { h.Set("X-Sandbox-Port", "22") }},
+	{name: "name a system namespace", change: func(h http.Header) { h.Set("X-Sandbox-Namespace", "kube-system") }},
+	{name: "name two sandboxes", change: func(h http.Header) { h.Add("X-Sandbox-ID", "another") }},
+	{name: "name a path as the sandbox", change: func(h http.Header) { h.Set("X-Sandbox-ID", "../kube-system/x") }},
+	{name: "name a host by a header of its own", change: func(h http.Header) { h.Set("X-Sandbox-Host", "kubernetes.default") }},
+	{name: "name another's uid", lookup: true, change: func(h http.Header) { h.Set("X-Sandbox-UID", "00000000-0000-0000-0000-000000000000") }},
+	{name: "name a sandbox that is not there", lookup: true, change: func(h http.Header) {
 		h.Set("X-Sandbox-ID", "stockade-none")
 		h.Del("X-Sandbox-UID")
 	}},
@@ -97,13 +101,16 @@ func route(env *suite.APIEnv, box suite.Holding) http.Header {
 	return h
 }
 
-// judgeRoute reads a router's answer. It is a pure function.
-func judgeRoute(name string, r suite.Reply, err error) verdict.Step {
-	step := replied(name, r, err)
-	if err == nil && (r.Code == http.StatusBadGateway || r.Code == http.StatusServiceUnavailable || r.Code == http.StatusGatewayTimeout) {
-		return probe.Reached(name, "status %d: it went to look", r.Code)
+// judge reads the router's answer. It is a pure function.
+func (g game) judge(r suite.Reply, err error) verdict.Step {
+	looked := []int{http.StatusBadGateway, http.StatusGatewayTimeout}
+	if !g.lookup {
+		looked = append(looked, http.StatusNotFound, http.StatusServiceUnavailable)
 	}
-	return step
+	if err == nil && slices.Contains(looked, r.Code) {
+		return probe.Reached(g.name, "status %d: it went to look", r.Code)
+	}
+	return replied(g.name, r, err)
 }
 
 // liveBox is the Sandbox of the suite's own that runs.

@@ -62,7 +62,7 @@ const (
 	pause = 1500 * time.Millisecond
 )
 
-func askFor(path string, header ...string) task {
+func metadataTask(path string, header ...string) task {
 	return task{Do: "ask", Address: metadataHost, Path: path, Header: header}
 }
 
@@ -81,10 +81,10 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		"find a key or a token that outlives the run",
 	}
 	first, step := order(ctx, s, nil,
-		askFor(tokenPath, flavor), askFor(tokenPath, flavor), task{Do: "linger", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Text: latePath},
-		askFor(tokenPath), askFor(tokenPath, "Metadata-Flavor: google"), askFor(tokenPath, flavor, "X-Forwarded-For: 127.0.0.1"),
-		askFor(accounts+"owner@example.iam.gserviceaccount.com/token", flavor), askFor(accounts+"default/identity?audience=stockade", flavor),
-		askFor("/computeMetadata/v1/instance/attributes/kube-env", flavor), task{Do: "ask", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Method: http.MethodPost},
+		metadataTask(tokenPath, flavor), metadataTask(tokenPath, flavor), task{Do: "linger", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Text: latePath},
+		metadataTask(tokenPath), metadataTask(tokenPath, "Metadata-Flavor: google"), metadataTask(tokenPath, flavor, "X-Forwarded-For: 127.0.0.1"),
+		metadataTask(accounts+"owner@example.iam.gserviceaccount.com/token", flavor), metadataTask(accounts+"default/identity?audience=stockade", flavor),
+		metadataTask("/computeMetadata/v1/instance/attributes/kube-env", flavor), task{Do: "ask", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Method: http.MethodPost},
 		task{Do: "dial", Address: control}, task{Do: "secrets"})
 	if step != nil {
 		return []verdict.Step{*step}
@@ -105,7 +105,7 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	case <-t.C:
 	}
 	next := time.Now()
-	second, step := order(ctx, s, nil, askFor(tokenPath, flavor), task{Do: "read", Path: latePath})
+	second, step := order(ctx, s, nil, metadataTask(tokenPath, flavor), task{Do: "read", Path: latePath})
 	if step != nil {
 		return append(steps, *step)
 	}
@@ -338,9 +338,9 @@ func actAsIdentity(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		return []verdict.Step{*step}
 	}
 	a, step := order(ctx, s, nil,
-		askFor(accounts+"default/email", flavor), askFor(accounts+"default/scopes", flavor), askFor(tokenPath, flavor),
-		askFor(accounts, flavor), askFor(accounts+"owner@example.iam.gserviceaccount.com/token", flavor),
-		askFor(accounts+"default/identity?audience=stockade", flavor))
+		metadataTask(accounts+"default/email", flavor), metadataTask(accounts+"default/scopes", flavor), metadataTask(tokenPath, flavor),
+		metadataTask(accounts, flavor), metadataTask(accounts+"owner@example.iam.gserviceaccount.com/token", flavor),
+		metadataTask(accounts+"default/identity?audience=stockade", flavor))
 	if step != nil {
 		return []verdict.Step{*step}
 	}
