@@ -81,10 +81,32 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 }
 
 func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
+	callers, err := callersOf(t)
+	if err != nil {
+		return nil, err
+	}
 	return runner.NewKube(runner.KubeOptions{
 		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
-		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service, Router: routerOf(t),
+		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
+		Router: routerOf(t), Gateway: t.Gateway, Callers: callers,
 	})
+}
+
+// callersOf are the tokens of those who may call a target's server.
+func callersOf(t descriptor.Target) (map[string]string, error) {
+	if t.Callers == "" {
+		return nil, nil
+	}
+	return descriptor.ReadCallers(t.Callers)
+}
+
+// declared are the features that a target claims to have: those of the cluster,
+// and that of a server for several users, whose programs have an identity.
+func (f *field) declared(t descriptor.Target) []suite.Feature {
+	if t.Callers == "" {
+		return f.Features
+	}
+	return append(slices.Clone(f.Features), suite.RunIdentity)
 }
 
 // routerOf is the namespace of the Pod that looks like the router, or whoever
@@ -105,7 +127,7 @@ func (f *field) attack(ctx context.Context, name string, t descriptor.Target, ga
 	}
 	return f.execute(ctx, runner.Options{
 		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Gate: gate,
-		Scenarios: o.Scenarios, Progress: o.Progress,
+		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(t),
 	})
 }
 
@@ -129,7 +151,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
 		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Gate: gateOf(o.Profile, t.Target()),
-		Scenarios: o.Scenarios, Progress: o.Progress,
+		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.Features,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
 	})
@@ -142,7 +164,7 @@ func (f *field) execute(ctx context.Context, o runner.Options) (*runner.Run, err
 		return nil, err
 	}
 	o.Probe, o.Range, o.Seal, o.LedgerDir = f.probe, f.rng, engine.Prove, f.m.ledgerDir()
-	o.Cluster, o.Declared, o.Substrate, o.Differs = f.ClusterUID, f.Features, f.Substrate, f.DiffersFromGKE
+	o.Cluster, o.Substrate, o.Differs = f.ClusterUID, f.Substrate, f.DiffersFromGKE
 	return runner.Execute(ctx, o)
 }
 
@@ -264,6 +286,9 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 // cleanTarget removes the objects of dead runs in one target's namespace. What
 // was there before and is not there after is what it removed.
 func (f *field) cleanTarget(ctx context.Context, t descriptor.Target) (removed, left []string, err error) {
+	// What a dead run's sessions had is the server's to end, so that nobody has
+	// to call it here.
+	t.Gateway, t.Callers = "", ""
 	ground, err := f.ground(t)
 	if err != nil {
 		return nil, nil, err

@@ -394,14 +394,13 @@ func TestSettingsForNoServerAndWithoutHostsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "names no host")
 }
 
-func TestTheControlPodsMayCallTheServer(t *testing.T) {
-	for _, o := range rendered(t, Controls) {
-		if o.GetKind() == "Namespace" && o.GetName() == ControlsNamespace {
-			assert.Equal(t, "true", o.GetLabels()[KodeGopherClients])
-			return
-		}
-	}
-	assert.Fail(t, "the controls have no namespace")
+func TestTheClientMayCallTheServerAndTheControlPodsMayNot(t *testing.T) {
+	objects := rendered(t, Controls)
+	clients, controls := named(t, objects, "Namespace", ClientsNamespace), named(t, objects, "Namespace", ControlsNamespace)
+	assert.Equal(t, "true", clients.GetLabels()[KodeGopherClients])
+	assert.Empty(t, controls.GetLabels()[KodeGopherClients])
+	client := named(t, objects, "Deployment", "client")
+	assert.Equal(t, ClientsNamespace, client.GetNamespace())
 }
 
 // The stand-in has to be taken for the server by the policies, or the controls

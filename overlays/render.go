@@ -37,6 +37,7 @@ const (
 	SeedNamespace      = "seed"
 	DefaultNamespace   = "sandboxes-default"
 	ControlsNamespace  = "stockade-system"
+	ClientsNamespace   = "stockade-clients" // whose Pods may call the targets' servers
 	TemplateName       = "budget-sandbox"
 	PoolName           = "budget-pool"
 

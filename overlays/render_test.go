@@ -123,7 +123,7 @@ func TestTheSeedIsUnchangedButForImageAndReplicas(t *testing.T) {
 }
 
 func TestTheRouterIsWhoTheDefaultPolicyLetsIn(t *testing.T) {
-	router := only(t, rendered(t, Controls), "Deployment")
+	router := named(t, rendered(t, Controls), "Deployment", "router")
 	assert.Equal(t, "agent-sandbox-system", router.GetNamespace())
 	labels, _, err := unstructured.NestedStringMap(router.Object, "spec", "template", "metadata", "labels")
 	require.NoError(t, err)

@@ -71,6 +71,11 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
 	}
 	limits(&f.Site, pod)
+	if k.server != nil {
+		if err := k.server.survey(ctx, f); err != nil {
+			return nil, err
+		}
+	}
 	f.Site.PidsLimit = k.pidsLimit(ctx, box.Node)
 	return f, nil
 }
@@ -89,9 +94,12 @@ func https(host string) string {
 }
 
 // seats finds the Pods that are the suite's own, each on the sandbox's node if
-// there is one: the control Pod, the router's stand-in, and the impostor.
+// there is one: the control Pod, the router's stand-in, the impostor,
+// and the server's client.
 func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
-	for role, namespace := range map[suite.Role]string{suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System} {
+	for role, namespace := range map[suite.Role]string{
+		suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System, suite.ClientPod: k.o.Clients,
+	} {
 		pods, err := k.o.Client.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel + "=" + string(role)})
 		if err != nil {
 			return fmt.Errorf("looking for the %s Pods: %w", role, err)

@@ -21,6 +21,7 @@ package kodegopher
 
 import (
 	"context"
+	"slices"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -28,7 +29,7 @@ import (
 )
 
 // Scenarios returns the family's scenarios.
-func Scenarios() []suite.Scenario { return inside() }
+func Scenarios() []suite.Scenario { return slices.Concat(inside(), sessions()) }
 
 // inside are the attacks from inside of a sandbox, and on one from another Pod.
 func inside() []suite.Scenario {
