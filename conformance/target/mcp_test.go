@@ -21,7 +21,7 @@ import (
 
 	"github.com/stockade-dev/stockade/workloads/gateway"
 	"github.com/stockade-dev/stockade/workloads/gateway/fake"
-	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
+	gatewayboxes "github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
 	"github.com/stockade-dev/stockade/workloads/router"
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
@@ -187,8 +187,8 @@ func TestProgramsRunThroughOurOwnServer(t *testing.T) {
 	require.NoError(t, err)
 	proxy := httptest.NewServer(front)
 	defer proxy.Close()
-	pool, err := sandboxes.New(sandboxes.Options{Client: cluster.Client(), Namespace: fake.Namespace, Pool: "pool", Holder: "a",
-		Timeouts: sandboxes.Timeouts{Poll: 2 * time.Millisecond}})
+	pool, err := gatewayboxes.New(gatewayboxes.Options{Client: cluster.Client(), Namespace: fake.Namespace, Pool: "pool", Holder: "a",
+		Timeouts: gatewayboxes.Timeouts{Poll: 2 * time.Millisecond}})
 	require.NoError(t, err)
 	g, err := gateway.New(context.Background(), gateway.Options{Pool: pool, Runner: gateway.Router{URL: proxy.URL, Namespace: fake.Namespace, Port: 8888}})
 	require.NoError(t, err)
