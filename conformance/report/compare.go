@@ -172,8 +172,11 @@ func mark(c suite.Claim, results []Result) Mark {
 			m.Disclosed = m.Disclosed || x.ClaimKind == suite.Limit
 		}
 	}
-	if len(results) > 0 {
+	switch {
+	case m.Of > 0:
 		m.Verdict = verdict.Aggregate(all...)
+	case len(results) > 0:
+		m.Verdict = verdict.NotApplicable // every one of them
 	}
 	m.Disclosed = m.Disclosed && m.Verdict == verdict.Held
 	m.ProbeOnly = tried > 0 && alone == tried
