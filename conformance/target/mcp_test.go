@@ -227,8 +227,6 @@ func TestAHostileServerIsBoundedAndIsAnError(t *testing.T) {
 			}
 		}
 	}
-	stop := make(chan struct{})
-	t.Cleanup(func() { close(stop) })
 	for name, answer := range map[string]http.HandlerFunc{
 		"it redirects": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://attacker.stockade.test/", http.StatusFound)
@@ -257,10 +255,9 @@ func TestAHostileServerIsBoundedAndIsAnError(t *testing.T) {
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`)
 		},
 		"it says nothing": func(_ http.ResponseWriter, r *http.Request) {
-			select {
-			case <-stop:
-			case <-r.Context().Done():
-			}
+			// A server that has not read all sees no client go.
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
 		},
 		"it closes the door": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 	} {
