@@ -20,11 +20,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // ForwardTo returns a way to a ready Pod of a Service, by the API server's
@@ -145,7 +145,7 @@ func (f *forward) choose(ctx context.Context) (pod string, port int32, err error
 func (f *forward) open(ctx context.Context) (httpstream.Connection, error) {
 	url := f.client.CoreV1().RESTClient().Post().
 		Resource("pods").Namespace(f.namespace).Name(f.pod).SubResource("portforward").URL()
-	ws, err := portforward.NewSPDYOverWebsocketDialer(url, f.config)
+	ws, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, f.config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a WebSocket: %w", err)
 	}
@@ -153,7 +153,7 @@ func (f *forward) open(ctx context.Context) (httpstream.Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing SPDY: %w", err)
 	}
-	dialer := portforward.NewFallbackDialer(ws, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
+	dialer := portforward.NewFallbackDialerForStreaming(ws, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url),
 		func(err error) bool { return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err) })
 	type outcome struct {
 		conn httpstream.Connection

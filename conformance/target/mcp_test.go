@@ -21,7 +21,7 @@ import (
 
 	"github.com/stockade-dev/stockade/workloads/gateway"
 	"github.com/stockade-dev/stockade/workloads/gateway/fake"
-	gatewayboxes "github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
+	manager "github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
 	"github.com/stockade-dev/stockade/workloads/router"
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
@@ -187,10 +187,10 @@ func TestProgramsRunThroughOurOwnServer(t *testing.T) {
 	require.NoError(t, err)
 	proxy := httptest.NewServer(front)
 	defer proxy.Close()
-	pool, err := gatewayboxes.New(gatewayboxes.Options{Client: cluster.Client(), Namespace: fake.Namespace, Pool: "pool", Holder: "a",
-		Timeouts: gatewayboxes.Timeouts{Poll: 2 * time.Millisecond}})
+	boxes, err := manager.New(manager.Options{Client: cluster.Client(), Namespace: fake.Namespace, Pool: "pool", Holder: "a",
+		Timeouts: manager.Timeouts{Poll: 2 * time.Millisecond}})
 	require.NoError(t, err)
-	g, err := gateway.New(context.Background(), gateway.Options{Pool: pool, Runner: gateway.Router{URL: proxy.URL, Namespace: fake.Namespace, Port: 8888}})
+	g, err := gateway.New(context.Background(), gateway.Options{Pool: boxes, Runner: gateway.Router{URL: proxy.URL, Namespace: fake.Namespace, Port: 8888}})
 	require.NoError(t, err)
 	up := httptest.NewServer(g.Handler(nil))
 	defer up.Close()
@@ -255,7 +255,7 @@ func TestAHostileServerIsBoundedAndIsAnError(t *testing.T) {
 			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`)
 		},
 		"it says nothing": func(_ http.ResponseWriter, r *http.Request) {
-			// A server that has not read all sees no client go.
+			// Only then is it noticed that the client has gone.
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 		},
