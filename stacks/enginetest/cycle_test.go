@@ -50,7 +50,7 @@ func TestAStackIsMadeChangedAndTakenAway(t *testing.T) {
 			r.unchanged()
 			_, err = r.stack.Refresh(t.Context(), optrefresh.ExpectNoChanges())
 			require.NoError(t, err)
-			keepsItsRules(t, name, r.graph())
+			keepsItsRules(t, name, r.graph(), false)
 
 			r.destroy()
 		})
@@ -58,10 +58,10 @@ func TestAStackIsMadeChangedAndTakenAway(t *testing.T) {
 }
 
 // keepsItsRules judges what was really applied, as `stockade plan-check` would.
-func keepsItsRules(t *testing.T, name string, g plan.Graph) {
+func keepsItsRules(t *testing.T, name string, g plan.Graph, workloads bool) {
 	t.Helper()
 	p := plan.Profiles[name]
-	p.ThrowAway = true
+	p.ThrowAway, p.Workloads = true, workloads
 	held := 0
 	for _, f := range plan.Check(g, p, at) {
 		switch f.Result.Verdict() {
