@@ -115,6 +115,9 @@ func startWith(t *testing.T, name string, config map[string]any, program pulumi.
 	require.NoError(t, err)
 	r.engine = &engine{PulumiCommand: command}
 	doc, err := os.ReadFile(filepath.Join("..", "Pulumi."+name+".yaml"))
+	if os.IsNotExist(err) {
+		doc, err = []byte("config: {}\n"), nil
+	}
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder("work"), "Pulumi."+name+".yaml"), doc, 0o600))
 	vars := map[string]string{

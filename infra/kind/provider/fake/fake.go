@@ -6,6 +6,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,8 @@ type Stockade struct {
 	Block bool
 	// Started is closed when `up` begins to wait.
 	Started chan struct{}
+	// Kubeconfig is that of every cluster; empty means one that leads nowhere.
+	Kubeconfig string
 
 	mu    sync.Mutex
 	made  int
@@ -88,7 +91,7 @@ func (s *Stockade) cluster() map[string]any {
 	s.made++
 	return map[string]any{
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
-		"kubernetesVersion": "v1.36.3", "kubeconfig": "made: up", "seal": "stockade",
+		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade",
 		"descriptor": map[string]any{"clusterUID": fmt.Sprintf("uid-%d", s.made), "disruptive": true},
 	}
 }
