@@ -157,6 +157,20 @@ func TestAnUpThatFailsHalfwayIsFinishedByTheNextOneOrDestroyed(t *testing.T) {
 	}
 }
 
+func TestWhatAFailedUpLeavesIsRememberedByARefreshAndDestroyed(t *testing.T) {
+	cli := &fake.Stockade{Left: []string{"sealed engine"}, Fail: map[string]error{"up --bare": &provider.ExitError{Code: 5, Said: "no space left"}}}
+	s := stack(t, cli)
+	_, err := s.Up(t.Context())
+	require.ErrorContains(t, err, "no space left")
+	_, err = s.Refresh(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, state(t, s), provider.Type)
+	_, err = s.Destroy(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, cli.Left)
+	assert.NotContains(t, state(t, s), provider.Type)
+}
+
 func TestAnInterruptedUpIsClearedAwayByDestroy(t *testing.T) {
 	cli := &fake.Stockade{Block: true, Started: make(chan struct{})}
 	s := stack(t, cli)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -22,6 +23,8 @@ type Stockade struct {
 	Cluster map[string]any
 	// Raw, where it is set, is what `place` prints instead.
 	Raw string
+	// Left are the layers that stand although there is no cluster.
+	Left []string
 	// Fail makes the command with these words ("up --bare") fail.
 	Fail map[string]error
 	// Half makes `up` leave an unhealthy cluster behind when it fails.
@@ -79,11 +82,31 @@ func (s *Stockade) Run(ctx context.Context, home string, line func(string), args
 			return nil, &provider.ExitError{Code: 3, Said: "stockade: there is no cluster here"}
 		}
 		return json.Marshal(s.Cluster)
+	case "status --json":
+		return s.status()
 	case "down":
-		s.Cluster = nil
+		s.Cluster, s.Left = nil, nil
 		return nil, nil
 	}
 	return nil, fmt.Errorf("the made-up stockade has no command %q", words)
+}
+
+// status is what the layers are; one that is down makes the command say so.
+func (s *Stockade) status() ([]byte, error) {
+	type layer struct {
+		Name string `json:"name"`
+		Up   bool   `json:"up"`
+		Left bool   `json:"left,omitempty"`
+	}
+	out, err := json.Marshal([]layer{
+		{Name: "images", Up: true},
+		{Name: "sealed engine", Up: s.Cluster != nil, Left: slices.Contains(s.Left, "sealed engine")},
+		{Name: "cluster", Up: s.Cluster != nil, Left: slices.Contains(s.Left, "cluster")},
+	})
+	if err == nil && s.Cluster == nil {
+		err = &provider.ExitError{Code: 3}
+	}
+	return out, err
 }
 
 // cluster is a new one: each has a UID of its own.
