@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 )
 
 // Program is what a [Kubelet] starts on this machine in the place of a container.
@@ -33,35 +32,55 @@ type Kubelet struct {
 	// programs says what is started for an image; nil: nothing is.
 	programs func(image string) *Program
 
-	mu      sync.Mutex
+	// Both belong to the goroutine that looks.
 	running map[types.UID]context.CancelFunc
 	made    int
-	errs    []error
+
+	mu   sync.Mutex
+	errs []error
 }
 
 // StartKubelet begins to call Pods ready, until the cluster ends. programs chooses
 // the images that are started as processes; it may be nil.
 func (c *Cluster) StartKubelet(programs func(image string) *Program) *Kubelet {
 	k := &Kubelet{cluster: c, programs: programs, running: map[types.UID]context.CancelFunc{}}
-	see := func(o any) {
-		if pod, ok := o.(*corev1.Pod); ok {
-			k.see(pod.DeepCopy())
+	c.running.Go(func() {
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for c.ctx.Err() == nil {
+			k.look()
+			select {
+			case <-c.ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	return k
+}
+
+// lookEvery is how often the Kubelet looks at all Pods. Nobody is to wait for it,
+// and the API server answers out of its memory.
+const lookEvery = 200 * time.Millisecond
+
+func (k *Kubelet) look() {
+	// Version 0 is whatever the server has at hand.
+	pods, err := k.cluster.Client.Clientset.CoreV1().Pods(metav1.NamespaceAll).List(k.cluster.ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		if k.cluster.ctx.Err() == nil {
+			k.fail(fmt.Errorf("looking for Pods: %w", err))
+		}
+		return
+	}
+	there := map[types.UID]bool{}
+	for i := range pods.Items {
+		there[pods.Items[i].UID] = true
+		k.see(&pods.Items[i])
+	}
+	for uid := range k.running {
+		if !there[uid] {
+			k.end(uid)
 		}
 	}
-	_, watch := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(c.Client.Clientset.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.Everything()),
-		ObjectType:    &corev1.Pod{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: see, UpdateFunc: func(_, o any) { see(o) },
-			DeleteFunc: func(o any) {
-				if pod, ok := o.(*corev1.Pod); ok {
-					k.end(pod.UID)
-				}
-			},
-		},
-	})
-	c.running.Go(func() { watch.RunWithContext(c.ctx) })
-	return k
 }
 
 // AddNode makes a node that is ready, with labels and taints. It has room for
@@ -114,7 +133,7 @@ func (k *Kubelet) see(pod *corev1.Pod) {
 		k.report(pod)
 		_, err = pods.UpdateStatus(k.cluster.ctx, pod, metav1.UpdateOptions{})
 	}
-	// A conflict means that there is a newer Pod, which will be seen as well.
+	// A conflict means that there is a newer Pod, which will be seen next.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && k.cluster.ctx.Err() == nil {
 		k.fail(fmt.Errorf("playing the node of %s/%s: %w", pod.Namespace, pod.Name, err))
 	}
@@ -128,10 +147,8 @@ func (k *Kubelet) fail(err error) {
 
 // report is what a node says of a Pod all of whose containers are ready.
 func (k *Kubelet) report(pod *corev1.Pod) {
-	k.mu.Lock()
 	k.made++
 	ip := fmt.Sprintf("10.244.%d.%d", k.made/250, 1+k.made%250)
-	k.mu.Unlock()
 	now := metav1.Now()
 	yes := true
 	s := &pod.Status
@@ -151,9 +168,7 @@ func (k *Kubelet) report(pod *corev1.Pod) {
 // begin starts the program that stands for the first of the Pod's images that has
 // one, unless it runs.
 func (k *Kubelet) begin(pod *corev1.Pod) error {
-	k.mu.Lock()
 	_, runs := k.running[pod.UID]
-	k.mu.Unlock()
 	if k.programs == nil || runs {
 		return nil
 	}
@@ -173,9 +188,7 @@ func (k *Kubelet) start(pod *corev1.Pod, args []string, path string) error {
 		return err
 	}
 	ctx, end := context.WithCancel(k.cluster.ctx)
-	k.mu.Lock()
 	k.running[pod.UID] = end
-	k.mu.Unlock()
 	return k.cluster.process(ctx, pod.Name, path, args, []string{"KUBECONFIG=" + kubeconfig}, func(err error) {
 		if ctx.Err() == nil {
 			k.fail(err)
@@ -185,8 +198,6 @@ func (k *Kubelet) start(pod *corev1.Pod, args []string, path string) error {
 
 // end ends the Pod's program.
 func (k *Kubelet) end(pod types.UID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if end := k.running[pod]; end != nil {
 		end()
 		delete(k.running, pod)
