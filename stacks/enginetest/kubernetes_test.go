@@ -26,7 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	api "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stockade-dev/stockade/infra/gke/standin"
 	"github.com/stockade-dev/stockade/infra/kube"
@@ -262,7 +262,7 @@ func runs(t *testing.T, p *platform, name string) {
 			"containers": []any{map[string]any{"name": "c", "image": "registry.example.com/none"}},
 		}}},
 	}}
-	_, err = p.Client.Dynamic.Resource(schema.GroupVersionResource{Group: "agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxes"}).
+	_, err = p.Client.Dynamic.Resource(api.GroupVersionResource{Group: "agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxes"}).
 		Namespace(overlays.ReferenceNamespace).Create(t.Context(), sandbox, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	assert.ErrorContains(t, err, "secure-sandbox-policy")
 }

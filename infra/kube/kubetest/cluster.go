@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -123,12 +123,12 @@ func Start(ctx context.Context, dir string, tools map[string]string) (_ *Cluster
 			return nil, err
 		}
 		if p.name == "kube-apiserver" {
-			if err := c.ready(); err != nil {
+			if err := c.await("the API server", c.ready); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return c, nil
+	return c, c.await("the controllers", c.settled)
 }
 
 // Stop ends the cluster and waits for that. Its files stay.
@@ -150,6 +150,8 @@ func (c *Cluster) Config(user string) *rest.Config {
 	return &rest.Config{
 		Host: "https://" + c.Address, BearerToken: c.tokens[user],
 		TLSClientConfig: rest.TLSClientConfig{CAFile: c.CAFile},
+		// Whoever lists everything meets what is old.
+		WarningHandler: rest.NoWarnings{},
 	}
 }
 
@@ -294,26 +296,40 @@ func (c *Cluster) process(ctx context.Context, name, path string, args, env []st
 	return nil
 }
 
-// ready waits for the API server.
-func (c *Cluster) ready() error {
+// await asks again until there is no error.
+func (c *Cluster) await(what string, ask func(context.Context) error) error {
 	ctx, end := context.WithTimeout(c.ctx, startTimeout)
 	defer end()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		var code int
-		r := c.Client.Clientset.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&code)
-		if r.Error() == nil && code == http.StatusOK {
+		asked := ask(ctx)
+		if asked == nil {
 			return nil
 		}
 		select {
 		case err := <-c.ended:
-			return fmt.Errorf("waiting for the API server: %w", err)
+			return fmt.Errorf("waiting for %s: %w", what, err)
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server: %w", errors.Join(ctx.Err(), r.Error()))
+			return fmt.Errorf("waiting for %s: %w", what, errors.Join(ctx.Err(), asked))
 		case <-tick.C:
 		}
 	}
+}
+
+func (c *Cluster) ready(ctx context.Context) error {
+	return c.Client.Clientset.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+}
+
+// settled tells whether the controllers have done their first work: nothing appears
+// after that without a reason.
+func (c *Cluster) settled(ctx context.Context) error {
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		if _, err := c.Client.Clientset.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tail is the end of a log, for an error.
