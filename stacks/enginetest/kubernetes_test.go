@@ -85,7 +85,7 @@ func onGKE(t *testing.T) *platform {
 	require.NoError(t, err)
 	file := filepath.Join(dir, "credential.json")
 	require.NoError(t, os.WriteFile(file, credential, 0o600))
-	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$KUBERNETES_EXEC_INFO\" >>'%s'\nexec cat '%s'\n", p.plugin, file)
+	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s' \"$KUBERNETES_EXEC_INFO\" >>'%s'\nexec cat '%s'\n", p.plugin, file)
 	bin := folder("bin")
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "gke-gcloud-auth-plugin"), []byte(script), 0o700)) //nolint:gosec // a program
 	p.env = map[string]string{

@@ -61,6 +61,7 @@ type rig struct {
 // engine runs pulumi.
 type engine struct {
 	auto.PulumiCommand
+	t *testing.T
 	// terse leaves unasked what the Automation API wants to know after each
 	// update: outputs, twice, and the history. Each question starts pulumi again.
 	terse bool
@@ -76,7 +77,10 @@ func (e *engine) Run(ctx context.Context, dir string, in io.Reader, out, errOut 
 			return "[]", "", 0, nil
 		}
 	}
-	return e.PulumiCommand.Run(ctx, dir, in, out, errOut, env, args...)
+	begun := time.Now()
+	stdout, stderr, code, err = e.PulumiCommand.Run(ctx, dir, in, out, errOut, env, args...)
+	e.t.Logf("pulumi %s: %s", args[0], time.Since(begun).Round(10*time.Millisecond))
+	return stdout, stderr, code, err
 }
 
 // start makes an empty stack of the name, with the values of its committed file
@@ -113,7 +117,7 @@ func startWith(t *testing.T, name string, config map[string]any, program pulumi.
 	require.NoError(t, os.Symlink(pulumiPath, filepath.Join(folder("engine/bin"), "pulumi")))
 	command, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Root: filepath.Join(r.dir, "engine")})
 	require.NoError(t, err)
-	r.engine = &engine{PulumiCommand: command}
+	r.engine = &engine{PulumiCommand: command, t: t}
 	doc, err := os.ReadFile(filepath.Join("..", "Pulumi."+name+".yaml"))
 	if os.IsNotExist(err) {
 		doc, err = []byte("config: {}\n"), nil
