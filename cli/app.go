@@ -105,7 +105,10 @@ type Place struct {
 
 // State is how a layer is.
 type State struct {
-	Up     bool   `json:"up"`
+	Up bool `json:"up"`
+	// Left says that it is not up and that something of it is there all the same, or
+	// that this could not be told. `stockade down` removes it.
+	Left   bool   `json:"left,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
 

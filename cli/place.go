@@ -252,7 +252,7 @@ func (a *App) status(ctx context.Context, inside, asJSON bool) error {
 		if inside || !l.Sealed() {
 			var err error
 			if s, err = l.Status(ctx); err != nil {
-				s = State{Detail: "cannot tell: " + err.Error()}
+				s = State{Left: true, Detail: "cannot tell: " + err.Error()}
 			}
 		}
 		all = all && s.Up

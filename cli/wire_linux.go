@@ -264,9 +264,9 @@ func (l engineLayer) Status(ctx context.Context) (State, error) {
 	case !s.Exists:
 		return State{Detail: "there is no seal"}, nil
 	case !s.Sealed:
-		return State{Detail: "NOT SEALED: " + s.Opening}, nil
+		return State{Left: true, Detail: "NOT SEALED: " + s.Opening}, nil
 	case !s.Running:
-		return State{Detail: "sealed, and the engine does not answer"}, nil
+		return State{Left: true, Detail: "sealed, and the engine does not answer"}, nil
 	}
 	return State{Up: true, Detail: fmt.Sprintf("namespace %s, sealed; Docker %s", s.Namespace, s.Version)}, nil
 }
@@ -418,7 +418,7 @@ func (l clusterLayer) Status(ctx context.Context) (State, error) {
 	case !s.Exists:
 		return State{Detail: "there is none"}, nil
 	case !s.Healthy:
-		return State{Detail: s.Reason}, nil
+		return State{Left: true, Detail: s.Reason}, nil
 	}
 	version := ""
 	for _, n := range s.Nodes {

@@ -118,10 +118,11 @@ func (e *environment) workloads(ctx *pulumi.Context) error {
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)
 	}
-	_, err = deploy(ctx, []workload{
+	deployed, err := deploy(ctx, []workload{
 		{name: "agent-sandbox-system", overlay: overlays.System, images: map[string]string{overlays.ControllerImage: e.ControllerImage}},
 		{name: "reference", overlay: overlays.Reference, images: map[string]string{overlays.SandboxImage: e.SandboxImage}, change: e.allow},
 	}, nil, pulumi.Providers(k8s))
+	e.all = append(e.all, deployed...)
 	return err
 }
 

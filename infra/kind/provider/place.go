@@ -65,6 +65,32 @@ func decodePlace(data []byte) (place, error) {
 	return p, nil
 }
 
+// keptLayer is the one that `stockade down` keeps.
+const keptLayer = "images"
+
+// decodeLeft reads what `stockade status` says, and returns the names of the layers
+// of which something stands and which `stockade down` removes.
+func decodeLeft(data []byte) ([]string, error) {
+	var layers []struct {
+		Name string `json:"name"`
+		Up   bool   `json:"up"`
+		Left bool   `json:"left"`
+	}
+	if err := json.Unmarshal(data, &layers); err != nil {
+		return nil, fmt.Errorf("reading what `stockade status` says: %w", err)
+	}
+	var left []string
+	for _, l := range layers {
+		if len(l.Name) > 253 || strings.ContainsFunc(l.Name, unicode.IsControl) {
+			return nil, fmt.Errorf("reading what `stockade status` says: %.60q is no name", l.Name)
+		}
+		if l.Name != keptLayer && (l.Up || l.Left) {
+			left = append(left, l.Name)
+		}
+	}
+	return left, nil
+}
+
 // plain refuses objects that the engine would take for something else than data:
 // a file to read, a secret, a reference to another resource. A key marks them.
 func plain(v any, depth int) error {
