@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -181,9 +182,9 @@ func TestAStackIsDeployedIntoItsClusterAndTakenAway(t *testing.T) {
 	p := onGKE(t)
 	for _, name := range clouds {
 		t.Run(name, func(t *testing.T) {
-			r := startOn(t, p, name, map[string]any{
-				"stockade:controllerImage": image(name, "controller", 1), "stockade:sandboxImage": image(name, "sandbox", 1),
-			})
+			config := map[string]any{"stockade:controllerImage": image(name, "controller", 1), "stockade:sandboxImage": image(name, "sandbox", 1)}
+			maps.Copy(config, changes[name])
+			r := startOn(t, p, name, config)
 			empty, err := p.Objects(t.Context())
 			require.NoError(t, err)
 			plugin, requests := p.asked(t)
