@@ -91,8 +91,16 @@ type Place struct {
 	// Kubeconfig is a secret: the administrator's, through the gate.
 	Kubeconfig string `json:"kubeconfig"`
 	Seal       string `json:"seal"`
+	// Images are the references by digest of the images on the nodes that are
+	// built out of a checkout, by their names with a tag.
+	Images map[string]string `json:"images"`
 	// Descriptor is what `stockade run` reads; nil before `up` wrote it.
 	Descriptor *descriptor.Descriptor `json:"descriptor,omitempty"`
+	// Tokens are those of the callers of the shared kode-gopher, as digests, in
+	// the form that its server reads.
+	Tokens string `json:"tokens,omitempty"`
+	// RangeCA is the certificate authority of the range, in PEM.
+	RangeCA string `json:"rangeCA,omitempty"`
 }
 
 // State is how a layer is.

@@ -31,9 +31,6 @@ import (
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
 
-// canary is the scenario of honest work that must hold in every mutant.
-const canary = "sandbox.coffee-totals"
-
 // gate is the scenario that shows that network policies are enforced at all.
 const gate = "sandbox.policy-enforced"
 
@@ -41,8 +38,8 @@ const gate = "sandbox.policy-enforced"
 // which the profile is about. Another target of it, the seed's template or a
 // user's, may let everything public out, and a gate that is not of the profile
 // could not hold: the default policy lets everything public out too, and a run
-// of the playground has no network that a policy could drop. There each network
-// verdict still needs a drop by a policy in the flow log.
+// of the playground has no network that a policy could drop. There each verdict
+// that rests on a policy still needs a drop by one in the flow log.
 func gateOf(p suite.Profile, target string) *suite.Scenario {
 	s, ok := all.Registry.Get(gate)
 	if !ok || target != p.Target || !p.Has(s) {
@@ -84,10 +81,42 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 }
 
 func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
+	callers, err := callersOf(t)
+	if err != nil {
+		return nil, err
+	}
 	return runner.NewKube(runner.KubeOptions{
 		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
+		Router: routerOf(t), Gateway: t.Gateway, Callers: callers,
 	})
+}
+
+// callersOf are the tokens of those who may call a target's server.
+func callersOf(t descriptor.Target) (map[string]string, error) {
+	if t.Callers == "" {
+		return nil, nil
+	}
+	return descriptor.ReadCallers(t.Callers)
+}
+
+// declared are the features that a target claims to have: those of the cluster,
+// and that of a server for several users, whose programs have an identity.
+func (f *field) declared(t descriptor.Target) []suite.Feature {
+	if t.Callers == "" {
+		return f.Features
+	}
+	return append(slices.Clone(f.Features), suite.RunIdentity)
+}
+
+// routerOf is the namespace of the Pod that looks like the router, or whoever
+// else a target's policy lets in: where the target has a server of its own that
+// is beside it, and elsewhere the runner's default.
+func routerOf(t descriptor.Target) string {
+	if t.Gateway != "" {
+		return t.Namespace
+	}
+	return ""
 }
 
 // attack runs scenarios of a profile against a target.
@@ -98,7 +127,7 @@ func (f *field) attack(ctx context.Context, name string, t descriptor.Target, ga
 	}
 	return f.execute(ctx, runner.Options{
 		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Gate: gate,
-		Scenarios: o.Scenarios, Progress: o.Progress,
+		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(t),
 	})
 }
 
@@ -122,7 +151,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
 		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Gate: gateOf(o.Profile, t.Target()),
-		Scenarios: o.Scenarios, Progress: o.Progress,
+		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.Features,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
 	})
@@ -135,7 +164,7 @@ func (f *field) execute(ctx context.Context, o runner.Options) (*runner.Run, err
 		return nil, err
 	}
 	o.Probe, o.Range, o.Seal, o.LedgerDir = f.probe, f.rng, engine.Prove, f.m.ledgerDir()
-	o.Cluster, o.Declared, o.Substrate, o.Differs = f.ClusterUID, f.Features, f.Substrate, f.DiffersFromGKE
+	o.Cluster, o.Substrate, o.Differs = f.ClusterUID, f.Substrate, f.DiffersFromGKE
 	return runner.Execute(ctx, o)
 }
 
@@ -192,13 +221,13 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		}
 		// Only what these mutants are about has to hold on the reference.
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
-			return s.ID != canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
 				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
 			})
 		})
 	}
-	// The canary is of no profile but the reference's, and must hold everywhere.
-	if honest, ok := all.Registry.Get(canary); ok && !slices.Contains(scenarios, honest) {
+	// The canary may be of another profile than this, and must hold all the same.
+	if honest, ok := all.Registry.Get(o.Profile.Canary); ok && !slices.Contains(scenarios, honest) {
 		scenarios = append(scenarios, honest)
 	}
 	id, err := kind.ReadIdentity(m.home)
@@ -216,15 +245,16 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
 			Digests: id.Digests,
 			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
-				t := pooled(m.Namespace())
-				if m.Base == overlays.BasePlayground {
-					t = executed(m.Namespace())
+				t := f.Targets[o.Profile.Target] // it was attacked above
+				t.Namespace = m.Namespace()
+				if m.OwnService {
+					t.Service = m.Account()
 				}
 				// A mutant's policy is weak on purpose: it has no gate to pass.
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},
-		Mutants: picked, Scenarios: all.Registry, Canary: canary, Progress: o.Progress,
+		Mutants: picked, Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
 	})
 	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
@@ -256,6 +286,9 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 // cleanTarget removes the objects of dead runs in one target's namespace. What
 // was there before and is not there after is what it removed.
 func (f *field) cleanTarget(ctx context.Context, t descriptor.Target) (removed, left []string, err error) {
+	// What a dead run's sessions had is the server's to end, so that nobody has
+	// to call it here.
+	t.Gateway, t.Callers = "", ""
 	ground, err := f.ground(t)
 	if err != nil {
 		return nil, nil, err
@@ -295,12 +328,16 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 		return nil, nil, err
 	}
 	for _, m := range mutants {
-		_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, m.Namespace(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		there := false
+		for _, namespace := range m.Namespaces() {
+			_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return removed, left, fmt.Errorf("looking for mutants: %w", err)
+			}
+			there = there || err == nil
 		}
-		if err != nil {
-			return removed, left, fmt.Errorf("looking for mutants: %w", err)
+		if !there {
+			continue
 		}
 		done := f.rep.Step("removing mutant " + m.ID)
 		objects, err := m.Render(module)

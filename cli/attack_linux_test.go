@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -27,8 +28,24 @@ func TestTheGateIsOfTheTargetsThatItCanHoldOn(t *testing.T) {
 	}
 }
 
-func TestTheCanaryIsJudgedOutsideOfTheSandbox(t *testing.T) {
-	s, ok := all.Registry.Get(canary)
-	require.True(t, ok)
-	assert.NotNil(t, s.Judge)
+func TestEveryCanaryIsJudgedOutsideOfTheSandbox(t *testing.T) {
+	for _, base := range overlays.Bases {
+		p, ok := suite.ProfileByID(base)
+		require.True(t, ok, base)
+		s, ok := all.Registry.Get(p.Canary)
+		require.True(t, ok, "%s: there is no scenario %s", base, p.Canary)
+		assert.NotNil(t, s.Judge, s.ID)
+		assert.Equal(t, suite.Function, s.Kind, s.ID)
+	}
+}
+
+func TestAStandInIsBesideTheServerThatItLooksLike(t *testing.T) {
+	for name, target := range targets {
+		want := ""
+		if target.Gateway != "" {
+			want = target.Namespace
+		}
+		assert.Equal(t, want, routerOf(target), name)
+	}
+	assert.NotEmpty(t, routerOf(targets[kodeGopherShared]))
 }

@@ -125,6 +125,7 @@ func (a *App) rangeCmd() *cobra.Command {
 	f.StringVar(&conf.Socket, "socket", "", "`path` of the log's unix socket")
 	f.StringVar(&conf.Log, "log", "", "`path` of the log")
 	f.StringVar(&conf.PIDFile, "pidfile", "", "`path` of the pid file")
+	f.StringVar(&conf.GoProxyHost, "goproxy-host", "", "`name` of the Go module proxy to play")
 	cmd.AddCommand(serve)
 	return cmd
 }

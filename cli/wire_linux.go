@@ -125,7 +125,8 @@ func (m machine) images(rep *progress.Reporter) node.Options {
 }
 
 func (m machine) layers() []Layer {
-	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, sandboxLayer{m}, playgroundLayer{m}, targetLayer{m}}
+	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, callersLayer{m},
+		sandboxLayer{m}, targetLayer{m}}
 }
 
 // Doctor implements [Host].
@@ -339,7 +340,13 @@ func (m machine) place(ctx context.Context) (*Place, error) {
 	if !s.Exists {
 		return nil, fmt.Errorf("looking for the cluster: %w", fs.ErrNotExist)
 	}
-	p := &Place{Name: s.Identity.Name, UID: s.Identity.UID, Healthy: s.Healthy, Reason: s.Reason, Nodes: []string{}, Seal: m.netns()}
+	p := &Place{
+		Name: s.Identity.Name, UID: s.Identity.UID, Healthy: s.Healthy, Reason: s.Reason, Nodes: []string{}, Seal: m.netns(),
+		Images: maps.Clone(s.Identity.Digests),
+	}
+	if p.Images == nil {
+		p.Images = map[string]string{}
+	}
 	for _, n := range s.Nodes {
 		if n.Ready {
 			p.Nodes = append(p.Nodes, n.Name)
@@ -357,6 +364,10 @@ func (m machine) place(ctx context.Context) (*Place, error) {
 	}
 	if p.Kubeconfig, err = kind.GateKubeconfig(m.home, gate); err != nil {
 		return nil, err
+	}
+	if p.Tokens, p.RangeCA, err = m.given(ctx); err != nil && p.Healthy {
+		// Without them nobody can deploy kode-gopher.
+		p.Healthy, p.Reason = false, err.Error()
 	}
 	p.Descriptor, err = descriptor.Read(m.descriptorFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -436,10 +447,15 @@ func (l rangeLayer) pidFile() string { return l.m.file("range.pid") }
 func (l rangeLayer) Up(ctx context.Context, _ *progress.Reporter) error {
 	ctx, cancel := context.WithTimeout(ctx, waitRange)
 	defer cancel()
-	if s, err := l.Status(ctx); err == nil && s.Up {
+	_, host, err := goProxy(ctx)
+	if err != nil {
+		return err
+	}
+	if l.plays(ctx, host) {
 		return nil
 	}
-	// One that does not answer, or cannot hear, is replaced.
+	// One that does not answer, cannot hear, or plays another module proxy is
+	// replaced.
 	if err := rangehost.Terminate(ctx, l.pidFile()); err != nil {
 		return err
 	}
@@ -450,10 +466,19 @@ func (l rangeLayer) Up(ctx context.Context, _ *progress.Reporter) error {
 	_, err = rangehost.Spawn(ctx, rangehost.SpawnConfig{
 		NetNS: l.m.netnsPath(),
 		Argv: []string{self, "range", "serve", "--bridge", engine.Bridge, "--netns-guard", l.m.netnsPath(),
-			"--socket", l.socket(), "--pidfile", l.pidFile(), "--log", l.m.file("range.ndjson")},
+			"--socket", l.socket(), "--pidfile", l.pidFile(), "--log", l.m.file("range.ndjson"), "--goproxy-host", host},
 		Stderr: l.m.file("range.stderr"),
 	})
 	return err
+}
+
+// plays tells whether a range is there that hears, and is the module proxy of
+// this name.
+func (l rangeLayer) plays(ctx context.Context, host string) bool {
+	c := rangeclient.New(l.socket())
+	defer c.Close()
+	h, err := c.Health(ctx)
+	return err == nil && h.OK && h.GoProxyHost == host
 }
 
 func (l rangeLayer) Status(ctx context.Context) (State, error) {
@@ -491,7 +516,8 @@ func remove(paths ...string) error {
 	return failed
 }
 
-// sandboxLayer is the Agent Sandbox with the templates, pools and controls.
+// sandboxLayer is the Agent Sandbox with the templates and pools, the playground's
+// execution service, and the controls.
 type sandboxLayer struct{ m machine }
 
 func (sandboxLayer) Name() string { return sandboxesName }
@@ -503,9 +529,17 @@ var targets = map[string]descriptor.Target{
 	seedTarget:  pooled(overlays.SeedNamespace),
 	"default":   pooled(overlays.DefaultNamespace),
 	playground:  executed(overlays.PlaygroundNamespace),
+
+	kodeGopherLocal:  served(overlays.KodeGopherNamespace),
+	kodeGopherShared: served(overlays.KodeGopherSharedNamespace),
 }
 
-const playground = "playground"
+// The names of targets that something else here has to know.
+const (
+	playground       = "playground"
+	kodeGopherLocal  = "kode-gopher-local"
+	kodeGopherShared = "kode-gopher-shared"
+)
 
 // pooled is a target of Agent Sandbox, executed one whose Pods an execution
 // service makes.
@@ -523,7 +557,8 @@ var differs = []string{
 	"gVisor (systrap) runs in containers on this machine's kernel, not in VMs with Container-Optimized OS",
 	"the metadata server is the range's; there is no Workload Identity",
 	"a Pod may have 256 tasks, so that reaching the limit takes seconds; GKE sets at least 1024",
-	"no VPC, no perimeter, no FQDN network policy, and none of GKE's own admission policies",
+	"the allow-list of host names is Cilium's policy, not GKE's FQDNNetworkPolicy; Google's front ends, the module proxy and the perimeter are the range's stand-ins",
+	"no VPC, and none of GKE's own admission policies",
 }
 
 func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
@@ -541,10 +576,30 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	if err != nil {
 		return err
 	}
+	id, err := kind.ReadIdentity(l.m.home)
+	if err != nil {
+		return err
+	}
+	settings, err := l.m.kodeGopher(ctx)
+	if err != nil {
+		return err
+	}
+	configure := map[string]func([]unstructured.Unstructured) ([]unstructured.Unstructured, error){
+		overlays.KodeGopherDev: settings.Local, overlays.KodeGopherSharedDev: settings.Shared,
+	}
 	// Everything first, and the waiting after: Pods of all of them start together.
 	var deployed []*unstructured.Unstructured
-	for _, overlay := range []string{overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default} {
+	for _, overlay := range []string{
+		overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.Playground,
+		overlays.KodeGopherDev, overlays.KodeGopherSharedDev,
+	} {
 		objects, err := overlays.Render(module, overlay)
+		if change := configure[overlay]; err == nil && change != nil {
+			objects, err = change(objects)
+		}
+		if err == nil {
+			err = overlays.Pin(objects, id.Digests)
+		}
 		if err != nil {
 			return err
 		}
@@ -554,7 +609,7 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 		deployed = append(deployed, kube.Refs(objects)...)
 	}
 	if err := c.WaitReady(ctx, deployed); err != nil {
-		return fmt.Errorf("waiting for the controller and the control Pods: %w", err)
+		return fmt.Errorf("waiting for the controller, the servers and the control Pods: %w", err)
 	}
 	for _, name := range pools() {
 		if err := target.AwaitPool(ctx, c, targets[name].Namespace, targets[name].Pool, waitSandboxes); err != nil {
@@ -581,8 +636,23 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 		if !ready {
 			return State{Detail: "the pool of " + name + " is not ready"}, nil
 		}
+		up, err := serves(ctx, c, targets[name])
+		if err != nil {
+			return State{}, err
+		}
+		if !up {
+			return State{Detail: "the server of " + name + " is not ready"}, nil
+		}
 	}
-	return State{Up: true, Detail: strings.Join(names, ", ")}, nil
+	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
+	service, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return State{}, err
+	}
+	if err != nil || service.Status.ReadyReplicas == 0 {
+		return State{Detail: "the execution service of the playground is not ready"}, nil
+	}
+	return State{Up: true, Detail: strings.Join(slices.Sorted(maps.Keys(targets)), ", ")}, nil
 }
 
 // Down leaves them to the cluster, which goes as a whole.
@@ -592,68 +662,6 @@ func (sandboxLayer) Down(context.Context, *progress.Reporter) error { return nil
 func pools() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(targets)), func(name string) bool { return targets[name].Pool == "" })
 }
-
-// playgroundLayer is the execution service and its namespace. It needs nothing
-// of Agent Sandbox, and its images are known by digest only where the cluster
-// was made, so that it is no part of what may be left to somebody else.
-type playgroundLayer struct{ m machine }
-
-func (playgroundLayer) Name() string { return playground }
-func (playgroundLayer) Sealed() bool { return true }
-
-func (l playgroundLayer) Up(ctx context.Context, _ *progress.Reporter) error {
-	ctx, cancel := context.WithTimeout(ctx, waitSandboxes)
-	defer cancel()
-	source, err := node.FindSource()
-	if err != nil {
-		return err
-	}
-	module, err := overlays.ModuleFS(ctx, source)
-	if err != nil {
-		return err
-	}
-	id, err := kind.ReadIdentity(l.m.home)
-	if err != nil {
-		return err
-	}
-	objects, err := overlays.Render(module, overlays.Playground)
-	if err == nil {
-		err = overlays.Pin(objects, id.Digests)
-	}
-	if err != nil {
-		return err
-	}
-	c, err := kube.New(l.m.file("kubeconfig"))
-	if err != nil {
-		return err
-	}
-	if err := c.Apply(ctx, kube.Refs(objects)); err != nil {
-		return err
-	}
-	return c.WaitReady(ctx, kube.Refs(objects))
-}
-
-func (l playgroundLayer) Status(ctx context.Context) (State, error) {
-	if _, err := os.Stat(l.m.file("kubeconfig")); errors.Is(err, fs.ErrNotExist) {
-		return State{Detail: "not deployed"}, nil
-	}
-	c, err := kube.New(l.m.file("kubeconfig"))
-	if err != nil {
-		return State{}, err
-	}
-	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
-	d, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return State{Detail: "not deployed"}, nil
-	}
-	if err != nil {
-		return State{}, err
-	}
-	return State{Up: d.Status.ReadyReplicas > 0, Detail: fmt.Sprintf("%d execution service ready", d.Status.ReadyReplicas)}, nil
-}
-
-// Down leaves it to the cluster, which goes as a whole.
-func (playgroundLayer) Down(context.Context, *progress.Reporter) error { return nil }
 
 // targetLayer is the descriptor that says where the targets are, and the probe
 // that goes there.
@@ -737,7 +745,7 @@ func (m machine) describe(ctx context.Context, c *kube.Client, probe string) err
 		features = append(features, suite.IPv6)
 	}
 	return descriptor.Descriptor{
-		Kubeconfig: m.file("kubeconfig"), ClusterUID: id.UID, Targets: targets,
+		Kubeconfig: m.file("kubeconfig"), ClusterUID: id.UID, Targets: m.targets(),
 		Controls: overlays.ControlsNamespace, Probe: probe, RangeSocket: rangeLayer{m}.socket(), Seal: m.netns(),
 		Features: features, Disruptive: true, DiffersFromGKE: differs,
 	}.Write(m.descriptorFile())

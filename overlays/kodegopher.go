@@ -2,22 +2,128 @@
 
 package overlays
 
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
 // The overlays of kode-gopher, each in a namespace of its own with the same
 // names in it.
 const (
 	KodeGopher       = "base/kode-gopher"        // for one person
 	KodeGopherShared = "base/kode-gopher-shared" // for several users
 
+	// KodeGopherDev and KodeGopherSharedDev are the same beside what attacks on
+	// them are compared with.
+	KodeGopherDev       = "base/kode-gopher-dev"
+	KodeGopherSharedDev = "base/kode-gopher-shared-dev"
+
 	KodeGopherNamespace       = "kode-gopher"
 	KodeGopherSharedNamespace = "kode-gopher-shared"
 
-	// KodeGopherName is what the template, the pool, and the server's Deployment
-	// and Service are called.
+	// KodeGopherName is what the template, and the server's Deployment, Service,
+	// ConfigMap and Secret are called; KodeGopherPool is the warm pool's name.
 	KodeGopherName = "kode-gopher"
+	KodeGopherPool = KodeGopherName
 	// KodeGopherSandboxApp is the label "app" of the sandboxes, which their
 	// allow-list selects.
 	KodeGopherSandboxApp = "kode-gopher-sandbox"
 	// KodeGopherClients is the label by which a namespace's Pods may call the
 	// server, with the value "true".
 	KodeGopherClients = "kode-gopher.stockade.dev/clients"
+	// KodeGopherTrust is the ConfigMap with the certificates that sandboxes trust
+	// beside the public ones.
+	KodeGopherTrust = "kode-gopher-trust"
+	// KodeGopherAllowList is the policy that lets sandboxes of a shared server out.
+	KodeGopherAllowList = "kode-gopher-egress"
 )
+
+// The keys of the Secret and of [KodeGopherTrust].
+const (
+	KodeGopherTokensKey = "tokens"
+	KodeGopherTrustKey  = "extra.pem"
+)
+
+// settingsNote is the annotation by which the server's Pods are made anew when
+// their settings change: they read them when they start.
+const settingsNote = "stockade.dev/settings"
+
+// KodeGopherSettings are what is known only where kode-gopher is deployed, and
+// therefore in no overlay.
+type KodeGopherSettings struct {
+	// GoProxy is the go command's GOPROXY for programs; "off" leaves them the
+	// standard library.
+	GoProxy string
+	// Trust are certificates in PEM, for a module proxy that no public authority
+	// vouches for; empty is none.
+	Trust string
+	// Tokens are those of the shared server's callers, as digests, a line each:
+	// see package auth of workloads/gateway. They are of no use to who reads them.
+	Tokens string
+	// Hosts are what sandboxes of the shared server may reach, as AllowListArgs
+	// has them.
+	Hosts []string
+}
+
+// Local adds the settings to the objects of [KodeGopher], or of a mutant of it,
+// which it changes in place.
+//
+// Errors: the objects have no server.
+func (s KodeGopherSettings) Local(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" && o.GetName() == KodeGopherName
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("configuring kode-gopher: there is no Deployment %s", KodeGopherName)
+	}
+	namespace := objects[i].GetNamespace()
+	// Neither a sandbox nor, on most clusters, anything outside could ask the
+	// public checksum database about modules of one's own.
+	settings := map[string]any{"GOPROXY": s.GoProxy, "GOSUMDB": "off"}
+	text, err := json.Marshal(settings) // in the order of its keys
+	if err != nil {
+		return nil, fmt.Errorf("configuring kode-gopher: %w", err)
+	}
+	note := fmt.Sprintf("%.16x", sha256.Sum256(text))
+	if err := unstructured.SetNestedField(objects[i].Object, note, "spec", "template", "metadata", "annotations", settingsNote); err != nil {
+		return nil, fmt.Errorf("configuring kode-gopher: %w", err)
+	}
+	return append(objects,
+		keyed("ConfigMap", namespace, KodeGopherName, settings),
+		keyed("ConfigMap", namespace, KodeGopherTrust, map[string]any{KodeGopherTrustKey: s.Trust})), nil
+}
+
+// Shared does the same for [KodeGopherShared], whose server has callers and
+// whose sandboxes an allow-list.
+//
+// Errors: as Local and [AllowList].
+func (s KodeGopherSettings) Shared(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	objects, err := s.Local(objects)
+	if err != nil {
+		return nil, err
+	}
+	namespace := objects[len(objects)-1].GetNamespace()
+	list, err := AllowList(Cilium, AllowListArgs{
+		Namespace: namespace, Name: KodeGopherAllowList, Hosts: s.Hosts,
+		Labels: map[string]string{SandboxLabel: KodeGopherSandboxApp},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("configuring kode-gopher: %w", err)
+	}
+	return append(append(objects, list...), keyed("Secret", namespace, KodeGopherName, map[string]any{
+		KodeGopherTokensKey: base64.StdEncoding.EncodeToString([]byte(s.Tokens)),
+	})), nil
+}
+
+// keyed is a ConfigMap or a Secret.
+func keyed(kind, namespace, name string, data map[string]any) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": kind, "data": data,
+		"metadata": map[string]any{"namespace": namespace, "name": name},
+	}}
+}

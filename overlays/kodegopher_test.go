@@ -4,6 +4,7 @@ package overlays
 
 import (
 	"encoding/json"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 var kodeGophers = []string{KodeGopher, KodeGopherShared}
@@ -94,7 +96,11 @@ func TestTheSandboxIsLockedDown(t *testing.T) {
 		assert.Empty(t, c.SecurityContext.Capabilities.Add)
 		assert.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
 		assert.True(t, *spec.SecurityContext.RunAsNonRoot)
+		trust := corev1.LocalObjectReference{Name: KodeGopherTrust}
 		for _, v := range spec.Volumes {
+			if v.ConfigMap != nil && v.ConfigMap.LocalObjectReference == trust {
+				continue // public certificates
+			}
 			require.NotNil(t, v.EmptyDir, "scratch lives in the Pod: %s", v.Name)
 			assert.Equal(t, corev1.StorageMediumMemory, v.EmptyDir.Medium)
 			assert.NotNil(t, v.EmptyDir.SizeLimit)
@@ -144,6 +150,38 @@ func allowed(t *testing.T, p networkingv1.NetworkPolicySpec, address string) boo
 		}
 	}
 	return false
+}
+
+// A NetworkPolicy that the API server refuses is one that nobody enforces, and
+// the template's own schema does not look at addresses.
+func TestTheAPIServerTakesEveryAddressRange(t *testing.T) {
+	refused := func(cidr, except string) bool {
+		if len(validation.IsValidCIDRForLegacyField(nil, except, true, nil)) > 0 {
+			return true
+		}
+		// As ValidateIPBlock of k8s.io/kubernetes does.
+		_, outer, err := net.ParseCIDR(cidr)
+		require.NoError(t, err)
+		_, inner, err := net.ParseCIDR(except)
+		require.NoError(t, err)
+		long, _ := outer.Mask.Size()
+		longer, _ := inner.Mask.Size()
+		return !outer.Contains(inner.IP) || long >= longer
+	}
+	for _, overlay := range kodeGophers {
+		for _, rule := range sandboxPolicy(t, overlay).Egress {
+			for _, to := range rule.To {
+				if to.IPBlock == nil {
+					continue
+				}
+				for _, e := range to.IPBlock.Except {
+					assert.False(t, refused(to.IPBlock.CIDR, e), e)
+				}
+			}
+		}
+	}
+	assert.True(t, refused("::/0", "::ffff:0:0/96"), "it counts as an IPv4 one")
+	assert.True(t, refused("10.0.0.0/8", "10.0.0.0/8"))
 }
 
 func TestTheInsideIsClosedAndLocallyThePublicIsOpen(t *testing.T) {
@@ -234,7 +272,7 @@ func TestOnlyTheServerForOnePersonIsOpen(t *testing.T) {
 		return podSpec(t, named(t, rendered(t, overlay), "Deployment", "kode-gopher"), "spec", "template", "spec").Containers[0].Args
 	}
 	assert.Equal(t, []string{"-no-auth"}, args(KodeGopher))
-	assert.Empty(t, args(KodeGopherShared))
+	assert.Equal(t, []string{"-tokens=/etc/kode-gopher/tokens"}, args(KodeGopherShared))
 }
 
 func TestNoModuleProxyIsNamed(t *testing.T) {
@@ -244,5 +282,217 @@ func TestNoModuleProxyIsNamed(t *testing.T) {
 			require.NoError(t, err)
 			assert.NotContains(t, string(text), "https://")
 		}
+	}
+}
+
+func TestTheAdmissionPolicyOfTheReferenceTakesTheSandboxes(t *testing.T) {
+	door := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	assert.Equal(t, []string{"sandboxes"}, door.resources)
+	for _, overlay := range kodeGophers {
+		template, _, err := unstructured.NestedMap(only(t, rendered(t, overlay), "SandboxTemplate").Object, "spec", "podTemplate")
+		require.NoError(t, err)
+		sandbox := map[string]any{"spec": map[string]any{"podTemplate": template}}
+		answer := door.admit("sandboxes", sandbox, 201)
+		assert.Equal(t, 201, answer.Code, answer.Message)
+		// The policy is one that can refuse.
+		spec := template["spec"].(map[string]any) //nolint:forcetypeassert // it has been read above
+		delete(spec, "runtimeClassName")
+		assert.Contains(t, door.admit("sandboxes", sandbox, 201).Message, "gvisor")
+	}
+}
+
+// The rules of Pod Security "restricted" that the API server would judge each
+// Pod by: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
+	for _, overlay := range kodeGophers {
+		specs := map[string]corev1.PodSpec{"sandbox": sandboxPod(t, overlay)}
+		for _, o := range rendered(t, overlay) {
+			if o.GetKind() == "Deployment" {
+				specs[o.GetName()] = podSpec(t, o, "spec", "template", "spec")
+			}
+		}
+		for name, spec := range specs {
+			assert.False(t, spec.HostNetwork || spec.HostPID || spec.HostIPC, name)
+			require.NotNil(t, spec.SecurityContext, name)
+			assert.True(t, *spec.SecurityContext.RunAsNonRoot, name)
+			assert.NotZero(t, *spec.SecurityContext.RunAsUser, name)
+			assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type, name)
+			assert.Empty(t, spec.SecurityContext.Sysctls, name)
+			for _, v := range spec.Volumes {
+				assert.True(t, v.ConfigMap != nil || v.EmptyDir != nil || v.Secret != nil, "%s: %s", name, v.Name)
+			}
+			for _, c := range spec.Containers {
+				require.NotNil(t, c.SecurityContext, name)
+				assert.False(t, *c.SecurityContext.AllowPrivilegeEscalation, name)
+				assert.Equal(t, []corev1.Capability{"ALL"}, c.SecurityContext.Capabilities.Drop, name)
+				assert.Nil(t, c.SecurityContext.RunAsUser, name)
+				assert.Nil(t, c.SecurityContext.Privileged, name)
+				for _, p := range c.Ports {
+					assert.Zero(t, p.HostPort, name)
+				}
+			}
+		}
+	}
+}
+
+var configured = KodeGopherSettings{
+	GoProxy: "https://modules.example.com", Trust: "-----BEGIN CERTIFICATE-----", Tokens: "user1 sha256:00\n",
+	Hosts: []string{"*.googleapis.com", "modules.example.com"},
+}
+
+func TestTheSettingsMakeWhatTheOverlaysAskFor(t *testing.T) {
+	local, err := configured.Local(rendered(t, KodeGopher))
+	require.NoError(t, err)
+	assert.Zero(t, kinds(local)["Secret"]+kinds(local)["CiliumNetworkPolicy"], "one person has neither callers nor an allow-list")
+	shared, err := configured.Shared(rendered(t, KodeGopherShared))
+	require.NoError(t, err)
+	for namespace, objects := range map[string][]unstructured.Unstructured{KodeGopherNamespace: local, KodeGopherSharedNamespace: shared} {
+		data := func(kind, name string) map[string]string {
+			o := named(t, objects, kind, name)
+			assert.Equal(t, namespace, o.GetNamespace(), name)
+			m, _, err := unstructured.NestedStringMap(o.Object, "data")
+			require.NoError(t, err)
+			return m
+		}
+		server := podSpec(t, named(t, objects, "Deployment", KodeGopherName), "spec", "template", "spec")
+		assert.Equal(t, map[string]string{"GOPROXY": configured.GoProxy, "GOSUMDB": "off"}, data("ConfigMap", server.Containers[0].EnvFrom[0].ConfigMapRef.Name))
+		assert.Equal(t, map[string]string{KodeGopherTrustKey: configured.Trust}, data("ConfigMap", KodeGopherTrust))
+		if namespace == KodeGopherSharedNamespace {
+			mounted := server.Volumes[0].Secret.SecretName
+			assert.Equal(t, map[string]string{KodeGopherTokensKey: "dXNlcjEgc2hhMjU2OjAwCg=="}, data("Secret", mounted))
+			assert.Equal(t, server.Containers[0].Args[0], "-tokens="+server.Containers[0].VolumeMounts[0].MountPath+"/"+KodeGopherTokensKey)
+		}
+	}
+	list := named(t, shared, "CiliumNetworkPolicy", KodeGopherAllowList)
+	assert.Equal(t, KodeGopherSharedNamespace, list.GetNamespace())
+	labels, _, err := unstructured.NestedStringMap(list.Object, "spec", "endpointSelector", "matchLabels")
+	require.NoError(t, err)
+	own, _, err := unstructured.NestedStringMap(only(t, shared, "SandboxTemplate").Object, "spec", "podTemplate", "metadata", "labels")
+	require.NoError(t, err)
+	assert.Equal(t, own, labels)
+}
+
+func TestTheServerIsMadeAnewWhenItsSettingsChange(t *testing.T) {
+	note := func(s KodeGopherSettings) string {
+		objects, err := s.Shared(rendered(t, KodeGopherShared))
+		require.NoError(t, err)
+		notes, _, err := unstructured.NestedStringMap(named(t, objects, "Deployment", KodeGopherName).Object, "spec", "template", "metadata", "annotations")
+		require.NoError(t, err)
+		return notes[settingsNote]
+	}
+	other := configured
+	other.GoProxy = "off"
+	assert.Equal(t, note(configured), note(configured))
+	assert.NotEqual(t, note(configured), note(other))
+	assert.Regexp(t, "^[0-9a-f]{32}$", note(other))
+}
+
+func TestSettingsForNoServerAndWithoutHostsAreRefused(t *testing.T) {
+	_, err := configured.Local(rendered(t, Reference))
+	require.ErrorContains(t, err, "there is no Deployment")
+	_, err = KodeGopherSettings{}.Shared(rendered(t, KodeGopherShared))
+	require.ErrorContains(t, err, "names no host")
+}
+
+func TestTheClientMayCallTheServerAndTheControlPodsMayNot(t *testing.T) {
+	objects := rendered(t, Controls)
+	clients, controls := named(t, objects, "Namespace", ClientsNamespace), named(t, objects, "Namespace", ControlsNamespace)
+	assert.Equal(t, "true", clients.GetLabels()[KodeGopherClients])
+	assert.Empty(t, controls.GetLabels()[KodeGopherClients])
+	client := named(t, objects, "Deployment", "client")
+	assert.Equal(t, ClientsNamespace, client.GetNamespace())
+}
+
+// The stand-in has to be taken for the server by the policies, or the controls
+// fail; and by no Service, or callers would be sent to it.
+func TestTheStandInLooksLikeTheServerToThePoliciesAlone(t *testing.T) {
+	for _, overlay := range []string{KodeGopherDev, KodeGopherSharedDev} {
+		objects := rendered(t, overlay)
+		standIn := named(t, objects, "Deployment", "stand-in")
+		pod, _, err := unstructured.NestedStringMap(standIn.Object, "spec", "template", "metadata", "labels")
+		require.NoError(t, err)
+		assert.Equal(t, "kode-gopher", pod["app"])
+		assert.Equal(t, "router", pod["stockade.dev/role"], "the suite finds it by that")
+		assert.True(t, *podSpec(t, standIn, "spec", "template", "spec").EnableServiceLinks)
+		services := 0
+		for _, o := range objects {
+			if o.GetKind() != "Service" {
+				continue
+			}
+			services++
+			selector, _, err := unstructured.NestedStringMap(o.Object, "spec", "selector")
+			require.NoError(t, err)
+			for key, value := range selector {
+				if pod[key] != value {
+					selector = nil
+				}
+			}
+			assert.Empty(t, selector, "%s: %s sends callers to the stand-in", overlay, o.GetName())
+		}
+		assert.NotZero(t, services, "there is something that a sandbox must not be told of")
+	}
+}
+
+func TestTheImpostorIsInAnotherNamespaceThanTheServer(t *testing.T) {
+	impostor := named(t, rendered(t, Controls), "DaemonSet", "impostor")
+	assert.Equal(t, ControlsNamespace, impostor.GetNamespace())
+	labels, _, err := unstructured.NestedStringMap(impostor.Object, "spec", "template", "metadata", "labels")
+	require.NoError(t, err)
+	assert.Equal(t, "kode-gopher", labels["app"])
+	assert.Equal(t, "impostor", labels["stockade.dev/role"])
+}
+
+// The scaffolds cannot be written by AllowList, and must mean the same.
+func TestTheMutantsAllowListIsTheDeploymentsOwn(t *testing.T) {
+	want, err := AllowList(Cilium, AllowListArgs{
+		Namespace: KodeGopherSharedNamespace, Name: KodeGopherAllowList,
+		Labels: map[string]string{SandboxLabel: KodeGopherSandboxApp}, Hosts: []string{"*.googleapis.com"},
+	})
+	require.NoError(t, err)
+	for _, scaffold := range []string{"mutants/scaffold-kode-gopher-shared-server", "mutants/scaffold-kode-gopher-shared"} {
+		got := named(t, rendered(t, scaffold), "CiliumNetworkPolicy", KodeGopherAllowList)
+		assert.Empty(t, diff("", want[0].Object["spec"], got.Object["spec"]), scaffold)
+	}
+}
+
+func TestAMutantOfASandboxNeedsNoServer(t *testing.T) {
+	for scaffold, want := range map[string][]string{
+		"scaffold-kode-gopher":               {"stand-in"},
+		"scaffold-kode-gopher-server":        {"kode-gopher", "kode-gopher-router", "stand-in"},
+		"scaffold-kode-gopher-shared":        {"stand-in"},
+		"scaffold-kode-gopher-shared-server": {"kode-gopher", "kode-gopher-metadata", "kode-gopher-router", "stand-in"},
+	} {
+		var deployments []string
+		objects := rendered(t, "mutants/"+scaffold)
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				deployments = append(deployments, o.GetName())
+			}
+		}
+		assert.ElementsMatch(t, want, deployments, scaffold)
+		assert.NotZero(t, kinds(objects)["Service"], "%s: the Services that a sandbox must not be told of stay", scaffold)
+		space := only(t, objects, "Namespace")
+		assert.Equal(t, "true", space.GetLabels()["stockade.dev/mutant"], scaffold)
+	}
+}
+
+func TestAMutantOfKodeGopherHasItsPoolAndItsSettings(t *testing.T) {
+	for base, want := range map[string][2]string{
+		BaseReference: {PoolName, ""}, BasePlayground: {"", ""},
+		BaseKodeGopherLocal: {KodeGopherPool, KodeGopherNamespace}, BaseKodeGopherShared: {KodeGopherPool, KodeGopherSharedNamespace},
+	} {
+		m := Mutant{ID: "x", Base: base}
+		assert.Equal(t, want, [2]string{m.Pool(), m.SettingsFrom()}, base)
+	}
+	for _, m := range mutants(t) {
+		assert.Equal(t, strings.HasPrefix(m.ID, "kode-gopher-"), m.SettingsFrom() != "", m.ID)
+		assert.Equal(t, strings.HasPrefix(m.ID, "kode-gopher-shared-"), m.Base == BaseKodeGopherShared, m.ID)
+		if m.SettingsFrom() == "" {
+			continue
+		}
+		objects, err := m.Render(module(t))
+		require.NoError(t, err)
+		pool := only(t, objects, "SandboxWarmPool")
+		assert.Equal(t, m.Pool(), pool.GetName(), m.ID)
 	}
 }

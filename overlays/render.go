@@ -19,7 +19,8 @@ import (
 //go:embed base mutants
 var files embed.FS
 
-// The overlays that `stockade up` puts on a cluster, in this order.
+// The overlays that `stockade up` puts on a cluster, in this order; those of
+// kode-gopher (see [KodeGopher]) follow.
 const (
 	System    = "base/agent-sandbox-system" // controller, CRDs, admission policy
 	Reference = "base/agent-sandbox"        // the hardened template and pool
@@ -36,6 +37,7 @@ const (
 	SeedNamespace      = "seed"
 	DefaultNamespace   = "sandboxes-default"
 	ControlsNamespace  = "stockade-system"
+	ClientsNamespace   = "stockade-clients" // whose Pods may call the targets' servers
 	TemplateName       = "budget-sandbox"
 	PoolName           = "budget-pool"
 

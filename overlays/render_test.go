@@ -67,7 +67,7 @@ func TestTheSystemIsTheModulesOwnWithOurImage(t *testing.T) {
 }
 
 func TestNoOverlayPullsFromARegistry(t *testing.T) {
-	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls} {
+	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, KodeGopherDev, KodeGopherSharedDev} {
 		for _, o := range rendered(t, overlay) {
 			eachImage(o.Object, func(image string) {
 				assert.True(t, strings.HasPrefix(image, "stockade.local/"), "%s of %s uses the image %s", o.GetKind(), overlay, image)
@@ -95,7 +95,7 @@ func eachImage(v any, f func(string)) {
 }
 
 func TestNamespacesComeBeforeWhatLivesInThem(t *testing.T) {
-	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls} {
+	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, KodeGopher, KodeGopherShared} {
 		assert.Equal(t, "Namespace", rendered(t, overlay)[0].GetKind(), overlay)
 	}
 }
@@ -123,7 +123,7 @@ func TestTheSeedIsUnchangedButForImageAndReplicas(t *testing.T) {
 }
 
 func TestTheRouterIsWhoTheDefaultPolicyLetsIn(t *testing.T) {
-	router := only(t, rendered(t, Controls), "Deployment")
+	router := named(t, rendered(t, Controls), "Deployment", "router")
 	assert.Equal(t, "agent-sandbox-system", router.GetNamespace())
 	labels, _, err := unstructured.NestedStringMap(router.Object, "spec", "template", "metadata", "labels")
 	require.NoError(t, err)

@@ -3,6 +3,8 @@
 package stacks
 
 import (
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -11,14 +13,17 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi/config"
 
 	"github.com/stockade-dev/stockade/infra/kind/cluster"
+	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/overlays"
+	"github.com/stockade-dev/stockade/workloads/gateway"
 )
 
 // devSettings are what Pulumi.dev.yaml may say; each has a default. The tag is
 // the key after "stockade:".
 type devSettings struct {
-	// WarmPool is how many sandboxes of each template wait to be claimed, 1 to 8.
-	// Default: 2; a scenario with a sibling waits for a cold start with less.
+	// WarmPool is how many sandboxes of each of Agent Sandbox's own templates wait
+	// to be claimed, 1 to 8. Default: 2; a scenario with a sibling waits for a cold
+	// start with less.
 	WarmPool int `key:"warmPool"`
 }
 
@@ -32,7 +37,9 @@ func readDevSettings(ctx *pulumi.Context) (devSettings, error) {
 }
 
 // dev is the sealed kind cluster of this machine, with the hardened reference,
-// the seed's own template, and the Pods that attacks are compared with.
+// the seed's own template, the reference under the default policy, the
+// playground, kode-gopher for one person and for several, and the Pods that
+// attacks are compared with.
 func dev(ctx *pulumi.Context) error {
 	s, err := readDevSettings(ctx)
 	if err != nil {
@@ -52,12 +59,25 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)
 	}
+	settings, err := kodeGopher(ctx.Context())
+	if err != nil {
+		return err
+	}
+	trust, tokens := place.RangeCA.ApplyT(trusted), place.Tokens.ApplyT(known) // the second is a secret, as what it comes from
 	_, err = deploy(ctx, []workload{
 		{name: "agent-sandbox-system", overlay: overlays.System},
 		{name: "controls", overlay: overlays.Controls},
 		{name: "reference", overlay: overlays.Reference, change: warm(s.WarmPool)},
 		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
 		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
+		{name: "playground", overlay: overlays.Playground},
+		{name: "kode-gopher", overlay: overlays.KodeGopherDev, change: settings.Local, fill: map[string]pulumi.Map{
+			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
+		}},
+		{name: "kode-gopher-shared", overlay: overlays.KodeGopherSharedDev, change: settings.Shared, fill: map[string]pulumi.Map{
+			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
+			"Secret/" + overlays.KodeGopherName:     {"data": tokens},
+		}},
 	}, place, pulumi.Providers(k8s))
 	if err != nil {
 		return err
@@ -66,4 +86,29 @@ func dev(ctx *pulumi.Context) error {
 	ctx.Export("target", place.Descriptor)
 	ctx.Export("kubeconfig", pulumi.ToSecret(place.Kubeconfig))
 	return nil
+}
+
+// kodeGopher are the settings that are known when the stack is planned: where
+// modules come from on this machine, which the range plays. The others are the
+// cluster's.
+func kodeGopher(ctx context.Context) (s overlays.KodeGopherSettings, err error) {
+	list, err := node.GoProxy(ctx)
+	if err != nil {
+		return s, err
+	}
+	if s.GoProxy, _, err = gateway.Proxies(list); err != nil {
+		return s, fmt.Errorf("%w; set %s to another one, or to off", err, node.GoProxyEnv)
+	}
+	s.Hosts, err = gateway.Egress{GoProxy: s.GoProxy}.Hosts()
+	return s, err
+}
+
+// trusted and known are the data of the objects that the cluster's own outputs
+// fill.
+func trusted(ca string) map[string]any {
+	return map[string]any{overlays.KodeGopherTrustKey: ca}
+}
+
+func known(tokens string) map[string]any {
+	return map[string]any{overlays.KodeGopherTokensKey: base64.StdEncoding.EncodeToString([]byte(tokens))}
 }

@@ -70,6 +70,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	fs.IntVar(&s.router.Port, "port", 8888, "the sandboxes' server port")
 	text(&s.metadata, "metadata", "METADATA_CONTROL_URL", "", "`URL` of the metadata server's control port; empty gives programs no identity")
 	fs.DurationVar(&s.pool.TTL, "ttl", 2*time.Minute, "how long the sandboxes of a server that died are kept")
+	fs.IntVar(&s.pool.MaxPerUser, "max-sandboxes", sandboxes.MaxPerUser, "how many sandboxes a user may have at a time")
 	fs.DurationVar(&s.session, "session-timeout", 15*time.Minute, "how long a session may be silent")
 
 	fs.BoolVar(&s.open, "no-auth", false, "let everybody who reaches the server use it, as one user")

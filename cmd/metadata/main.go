@@ -37,6 +37,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	fs.StringVar(&control, "control", ":8081", "`address` for the gateway; nobody else may reach it")
 	fs.StringVar(&o.Account, "account", os.Getenv("SNIPPET_ACCOUNT"), "`e-mail` address of the service account whose tokens runs get")
 	fs.StringVar(&o.Project, "project", os.Getenv("GOOGLE_CLOUD_PROJECT"), "`id` of the project that runs are told")
+	fs.DurationVar(&o.Grace, "grace", 0, "how long a run's identity outlives it, for what a program sent last to arrive")
 	fs.StringVar(&scopes, "scopes", "https://www.googleapis.com/auth/cloud-platform", "scopes of the tokens, by comma")
 	fs.StringVar(&source, "source", "iam", "where tokens come from: iam (Google's IAM Credentials API) or random (tokens that mean nothing to Google, for a cluster without it)")
 	if err := fs.Parse(args); err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,8 +71,16 @@ type Target struct {
 	Pool      string `json:"pool,omitempty"`
 
 	PodTemplate string `json:"podTemplate,omitempty"`
-	// Service is the namespace and the name of the service's account.
+	// Service is the namespace and the name of the service's account, and of the
+	// Service by which it is asked.
 	Service string `json:"service,omitempty"`
+
+	// Gateway is the name of the Service, in Namespace, whose port "mcp" is an
+	// MCP server that gives each session a sandbox of the pool; empty is none.
+	Gateway string `json:"gateway,omitempty"`
+	// Callers is the path of the file that [ReadCallers] reads; empty means that
+	// the server asks nobody who they are.
+	Callers string `json:"callers,omitempty"`
 }
 
 func (t Target) check() error {
@@ -81,6 +90,10 @@ func (t Target) check() error {
 		return errors.New("namespace must be set")
 	case pooled == executed, !pooled && t.Template+t.Pool != "", !executed && t.PodTemplate+t.Service != "":
 		return errors.New("either template and pool must be set, or podTemplate and service")
+	case t.Gateway != "" && !pooled:
+		return errors.New("gateway needs template and pool, whose sandboxes its sessions have")
+	case t.Callers != "" && t.Gateway == "":
+		return errors.New("callers need a gateway that they could call")
 	}
 	return nil
 }
@@ -165,6 +178,41 @@ func (d Descriptor) check() error {
 	}
 	return nil
 }
+
+// ReadCallers reads the tokens of those who may authenticate, by name, from a
+// file of the form {"NAME": "TOKEN"}. A descriptor holds no secret; such a file
+// is one, and is refused when anybody but its owner can read it.
+func ReadCallers(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the callers' tokens: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // read-only
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading the callers' tokens: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("reading the callers' tokens: %s can be read by others (mode %04o): chmod 600", path, info.Mode().Perm())
+	}
+	callers := map[string]string{}
+	// A syntax error would quote the text.
+	if err := json.NewDecoder(io.LimitReader(f, maxCallers)).Decode(&callers); err != nil {
+		return nil, fmt.Errorf("reading the callers' tokens: %s is not of the form {\"NAME\": \"TOKEN\"}", path)
+	}
+	if len(callers) == 0 {
+		return nil, fmt.Errorf("reading the callers' tokens: %s names nobody", path)
+	}
+	for name, token := range callers {
+		if name == "" || token == "" {
+			return nil, fmt.Errorf("reading the callers' tokens: %s has an empty name or token", path)
+		}
+	}
+	return callers, nil
+}
+
+// maxCallers is more than any file of them has, in bytes.
+const maxCallers = 1 << 20
 
 // Claims tells whether the target claims to have the feature.
 func (d *Descriptor) Claims(f suite.Feature) bool { return slices.Contains(d.Features, f) }

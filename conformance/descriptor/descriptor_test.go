@@ -16,7 +16,10 @@ import (
 func whole() Descriptor {
 	return Descriptor{
 		APIVersion: APIVersion, Kind: Kind, Kubeconfig: "/k", ClusterUID: "u", Controls: "c", Probe: "/p", RangeSocket: "/s", Seal: "stockade",
-		Targets:  map[string]Target{"reference": {Namespace: "n", Template: "t", Pool: "p"}},
+		Targets: map[string]Target{
+			"reference": {Namespace: "n", Template: "t", Pool: "p"},
+			"served":    {Namespace: "n", Template: "t", Pool: "p", Gateway: "g", Callers: "/c"},
+		},
 		Features: []suite.Feature{suite.GVisor}, Disruptive: true,
 	}
 }
@@ -47,6 +50,12 @@ func TestADescriptorThatLeavesTheTargetOpenIsRefused(t *testing.T) {
 		"a target of two kinds": func(d *Descriptor) {
 			d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t", Pool: "p", PodTemplate: "r", Service: "a/b"}}
 		},
+		"a gateway without sandboxes": func(d *Descriptor) {
+			d.Targets = map[string]Target{"x": {Namespace: "n", PodTemplate: "r", Service: "a/b", Gateway: "g"}}
+		},
+		"callers of nothing": func(d *Descriptor) {
+			d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t", Pool: "p", Callers: "/c"}}
+		},
 		"a target without service": func(d *Descriptor) { d.Targets = map[string]Target{"x": {Namespace: "n", PodTemplate: "r"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,4 +81,27 @@ func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
 func TestATargetOnGoogleCloudIsRefusedWithTheReason(t *testing.T) {
 	_, err := Decode([]byte(`{"apiVersion": "stockade.dev/v1alpha1", "kind": "CloudTarget", "cluster": {"name": "c"}}`))
 	assert.ErrorIs(t, err, ErrCloud)
+}
+
+func TestCallersAreReadFromAFileThatIsTheOwnersAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "callers.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"user1": "one", "user2": "two"}`), 0o600))
+	got, err := ReadCallers(path)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"user1": "one", "user2": "two"}, got)
+	require.NoError(t, os.Chmod(path, 0o640))
+	_, err = ReadCallers(path)
+	assert.ErrorContains(t, err, "chmod 600")
+}
+
+func TestAFileOfCallersIsCheckedAndNeverQuoted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "callers.json")
+	for _, text := range []string{"", "hunter2", `{"user1": hunter2}`, `{"user1": {"hunter2": 1}}`, `{"": "hunter2"}`, `{"hunter2": ""}`, "{}", "null", "[]"} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := ReadCallers(path)
+		require.ErrorContains(t, err, path, text)
+		assert.NotContains(t, err.Error(), "hunter2")
+	}
+	_, err := ReadCallers(filepath.Join(t.TempDir(), "absent"))
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -26,11 +26,29 @@ type Site struct {
 	// Tunnel is a zone whose name server the range plays.
 	Tunnel string `json:"tunnel,omitempty"` // "tunnel.stockade.test."
 
+	// AllowedHost is on the allow-lists of the systems that have one. SharingHost
+	// is not, and has the same addresses, of which FrontEnd is one. Unlisted are
+	// hosts at addresses of their own, none of them allowed. Names end with a dot.
+	AllowedHost string `json:"allowedHost,omitempty"` // "storage.googleapis.com."
+	SharingHost string `json:"sharingHost,omitempty"` // "attacker.googleusercontent.com."
+	FrontEnd    string `json:"frontEnd,omitempty"`    // "203.0.113.10:443"
+	Unlisted    []Host `json:"unlisted,omitempty"`
+	// RestrictedHost leads to a front end of its own, which guards a service
+	// perimeter. OwnBucket lies in it, ForeignBucket is another project's.
+	RestrictedHost string `json:"restrictedHost,omitempty"` // "restricted.googleapis.com."
+	OwnBucket      string `json:"ownBucket,omitempty"`
+	ForeignBucket  string `json:"foreignBucket,omitempty"`
+
 	ClusterDNS string `json:"clusterDNS,omitempty"` // "10.96.0.10:53"
+	DNSPod     string `json:"dnsPod,omitempty"`     // of one of the resolvers behind it, without a port
 	APIServer  string `json:"apiServer,omitempty"`  // ClusterIP, "10.96.0.1:443"
 	APIDirect  string `json:"apiDirect,omitempty"`  // node address, "172.18.0.2:6443"
 	NodeIP     string `json:"nodeIP,omitempty"`     // of the sandbox's own node
 	Kubelet    string `json:"kubelet,omitempty"`    // "172.18.0.3:10250"
+	// Server is where the target's server is called, "10.96.4.2:80", and Inner
+	// are its other Services, which only the target's own programs may call.
+	Server string   `json:"server,omitempty"`
+	Inner  []string `json:"inner,omitempty"`
 	// RFC1918 are addresses of private ranges that the range answers for.
 	RFC1918 []string `json:"rfc1918,omitempty"`
 
@@ -38,6 +56,10 @@ type Site struct {
 	Own        string `json:"own,omitempty"`
 	Sibling    string `json:"sibling,omitempty"`
 	ControlPod string `json:"controlPod,omitempty"`
+	// OwnAll and ControlAll are all addresses of the two: one of each family on a
+	// dual-stack cluster.
+	OwnAll     []string `json:"ownAll,omitempty"`
+	ControlAll []string `json:"controlAll,omitempty"`
 	// ListenPort is where the runner has a listener served in the sandbox,
 	// its sibling and the control Pod while attacks run.
 	ListenPort int `json:"listenPort,omitempty"`
@@ -48,6 +70,12 @@ type Site struct {
 	ScratchLimit int64   `json:"scratchLimit,omitempty"`
 	CPULimit     float64 `json:"cpuLimit,omitempty"`
 	PidsLimit    int64   `json:"pidsLimit,omitempty"`
+}
+
+// Host is a name with an address that it has.
+type Host struct {
+	Name    string `json:"name"`    // "attacker.stockade.test."
+	Address string `json:"address"` // "203.0.113.66:443"
 }
 
 // Env is what one attempt gets.

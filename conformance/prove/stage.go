@@ -86,7 +86,7 @@ func (s *ClusterStage) Scaffold(ctx context.Context) (func(context.Context) erro
 	}, nil
 }
 
-// Deploy applies a mutant and waits for its pool.
+// Deploy applies a mutant and waits for its servers and its pool.
 func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Context) error, error) {
 	nothing := func(context.Context) error { return nil }
 	o, err := s.find(m.ID)
@@ -100,12 +100,19 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 	if err != nil {
 		return nothing, err
 	}
+	settings, err := s.settings(ctx, o)
+	if err != nil {
+		return nothing, err
+	}
+	objects = append(objects, settings...)
 	var taints map[string][]corev1.Taint
 	down := func(ctx context.Context) error {
 		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
 	}
-	if err := s.vacant(ctx, o.Namespace()); err != nil {
-		return nothing, err
+	for _, namespace := range o.Namespaces() {
+		if err := s.vacant(ctx, namespace); err != nil {
+			return nothing, err
+		}
 	}
 	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
 		return down, err
@@ -116,11 +123,54 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 			return down, err
 		}
 	}
-	if o.Base == overlays.BasePlayground {
-		return down, nil // its Pods are made when they are wanted
+	// Those that play a part in it are ready when the attacks begin; one without
+	// a pool makes its Pods when they are wanted.
+	servers := slices.DeleteFunc(kube.Refs(objects), func(o *unstructured.Unstructured) bool { return o.GetKind() != "Deployment" })
+	wctx, cancel := context.WithTimeout(ctx, s.Ready)
+	defer cancel()
+	if err := s.Kube.WaitReady(wctx, servers); err != nil {
+		return down, fmt.Errorf("waiting for the servers of mutant %s: %w", m.ID, err)
 	}
-	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), overlays.PoolName, s.Ready)
+	if o.Pool() == "" {
+		return down, nil
+	}
+	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), o.Pool(), s.Ready)
 }
+
+// settings copies the ConfigMaps and Secrets of the deployment that a mutant is a
+// twin of: whoever deployed it made them, and no overlay has them. What
+// Kubernetes itself puts into every namespace is left out.
+func (s *ClusterStage) settings(ctx context.Context, m overlays.Mutant) ([]unstructured.Unstructured, error) {
+	from := m.SettingsFrom()
+	if from == "" {
+		return nil, nil
+	}
+	var out []unstructured.Unstructured
+	for _, resource := range []string{"configmaps", "secrets"} {
+		list, err := s.Kube.Dynamic.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Namespace(from).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("reading the settings of namespace %s: %w", from, err)
+		}
+		for _, o := range list.Items {
+			if o.GetName() == rootCA || o.Object["type"] == string(corev1.SecretTypeServiceAccountToken) {
+				continue
+			}
+			twin := unstructured.Unstructured{Object: map[string]any{}}
+			for _, field := range []string{"apiVersion", "kind", "type", "data", "binaryData"} {
+				if v, ok := o.Object[field]; ok {
+					twin.Object[field] = v
+				}
+			}
+			twin.SetName(o.GetName())
+			twin.SetNamespace(m.Namespace())
+			out = append(out, twin)
+		}
+	}
+	return out, nil
+}
+
+// rootCA is the ConfigMap that Kubernetes makes in every namespace.
+const rootCA = "kube-root-ca.crt"
 
 // vacant waits until what an earlier try left of the namespace is gone: the API
 // server takes an Apply onto a namespace that is being deleted, and then lets
@@ -199,7 +249,7 @@ func (s *ClusterStage) fetch(ctx context.Context, m overlays.Mutant, e overlays.
 		return nil, fmt.Errorf("finding the resource of %s %s: %w", e.APIVersion, e.Kind, err)
 	}
 	r := s.Kube.Dynamic.Resource(mapping.Resource)
-	namespace := m.Namespace()
+	namespace := m.Where(e)
 	if mapping.Scope.Name() != "namespace" {
 		namespace = ""
 	}
@@ -213,7 +263,7 @@ func (s *ClusterStage) fetch(ctx context.Context, m overlays.Mutant, e overlays.
 		}
 		return []unstructured.Unstructured{*o}, nil
 	}
-	opts := metav1.ListOptions{}
+	opts := metav1.ListOptions{LabelSelector: e.Selector}
 	if m.Node != nil && namespace == "" {
 		opts.LabelSelector = labels.SelectorFromSet(m.Node.Selector).String()
 	}

@@ -86,15 +86,16 @@ func (sc *scene) lookAtFlows(ctx context.Context) {
 			if !ok {
 				continue
 			}
-			node := sc.field.Pods[flowFrom(t.s, w)].Node
-			if _, has := flows[node]; has || node == "" {
-				continue
-			}
-			rctx, rcancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			flows[node], sc.flowErr = sc.r.o.Ground.Flows(rctx, node)
-			rcancel()
-			if sc.flowErr != nil {
-				return false
+			for _, node := range sc.flowNodes(t.s, w) {
+				if _, has := flows[node]; has {
+					continue
+				}
+				rctx, rcancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+				flows[node], sc.flowErr = sc.r.o.Ground.Flows(rctx, node)
+				rcancel()
+				if sc.flowErr != nil {
+					return false
+				}
 			}
 		}
 		sc.flows = flows
@@ -124,6 +125,19 @@ func flowFrom(s *suite.Scenario, w suite.Witness) suite.Role {
 	return s.From
 }
 
+// flowNodes are the nodes whose flows a scenario is judged by: the attacker's,
+// and those of the servers that it knocks at.
+func (sc *scene) flowNodes(s *suite.Scenario, w suite.Witness) []string {
+	var out []string
+	if node := sc.field.Pods[flowFrom(s, w)].Node; node != "" {
+		out = append(out, node)
+	}
+	if w.Flow != nil && w.Flow.Servers {
+		out = append(out, sc.field.Servers...)
+	}
+	return out
+}
+
 func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 	s := sc.cases[i].s
 	if sc.flowErr != nil {
@@ -145,8 +159,16 @@ func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 			live = append(live, addresses(p)...)
 		}
 	}
-	return witness.JudgeFlows(sc.flows[from.Node], witness.FlowQuery{
-		From: addresses(from), Control: live, To: to, Guarded: sc.guarded(),
+	var flows []witness.Flow
+	for _, node := range slices.Compact(slices.Sorted(slices.Values(sc.flowNodes(s, w)))) {
+		flows = append(flows, sc.flows[node]...)
+	}
+	guarded := sc.guarded()
+	if w.Flow.Servers {
+		guarded = append(guarded, hosts(to)...)
+	}
+	return witness.JudgeFlows(flows, witness.FlowQuery{
+		From: addresses(from), Control: live, To: to, Guarded: guarded,
 		// Clocks of node and runner may differ a little.
 		Begin: sc.begun.Add(-2 * time.Second), Until: sc.r.now().Add(2 * time.Second),
 	})
@@ -205,8 +227,12 @@ func (sc *scene) evidence(i int) verdict.Evidence {
 		}
 		e.Attempts = append(e.Attempts, a)
 	}
+	// Steps of an API scenario are the runner's own: the sandbox has no say in
+	// what is expected of them.
 	for j := range e.Attempts {
-		e.Attempts[j] = strict(e.Attempts[j], s.Kind)
+		if s.Ask == nil {
+			e.Attempts[j] = strict(e.Attempts[j], s.Kind)
+		}
 	}
 	for _, w := range s.Witnesses {
 		e.Require = append(e.Require, w.Name)

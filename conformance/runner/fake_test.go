@@ -25,17 +25,19 @@ import (
 
 // ground is a cluster without a cluster.
 type ground struct {
-	mu       sync.Mutex
-	cluster  string
-	openErr  error
-	renewErr error
-	features map[suite.Feature]bool
-	detect   error
-	facts    suite.PodFacts
-	flows    []witness.Flow
-	objects  map[Ref]string // by owner's run
-	stuck    map[Ref]bool
-	led      *Ledger
+	mu        sync.Mutex
+	cluster   string
+	openErr   error
+	renewErr  error
+	features  map[suite.Feature]bool
+	detect    error
+	facts     suite.PodFacts
+	flows     []witness.Flow
+	objects   map[Ref]string // by owner's run
+	stuck     map[Ref]bool
+	led       *Ledger
+	furnish   func(*Field)              // adds to the field
+	elsewhere map[string][]witness.Flow // of other nodes than the sandboxes'
 }
 
 func newGround() *ground {
@@ -59,7 +61,7 @@ func (g *ground) Open(_ context.Context, run string, led *Ledger, _ Timeouts) (*
 	pod := func(name, ip string) target.Pod {
 		return target.Pod{Namespace: "ns", Name: name, UID: "u-" + name, Node: "node", IP: ip}
 	}
-	return &Field{
+	f := &Field{
 		Pods: map[suite.Role]target.Pod{
 			suite.Sandbox: pod("box", "10.0.0.1"), suite.Sibling: pod("sibling", "10.0.0.2"),
 			suite.Control: pod("control", "10.0.0.3"), suite.Router: pod("router", "10.0.0.4"),
@@ -67,7 +69,11 @@ func (g *ground) Open(_ context.Context, run string, led *Ledger, _ Timeouts) (*
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true},
 		Site:      probe.Site{Own: "10.0.0.1", ListenPort: 47321, PublicTCP: "203.0.113.7:8080"},
 		Namespace: "ns",
-	}, nil
+	}
+	if g.furnish != nil {
+		g.furnish(f)
+	}
+	return f, nil
 }
 
 func (g *ground) Renew(_ context.Context, f *Field) (*Field, error) { return f, g.renewErr }
@@ -80,7 +86,12 @@ func (g *ground) Facts(context.Context, target.Pod, witness.Baseline) (suite.Pod
 	return g.facts, nil
 }
 
-func (g *ground) Flows(context.Context, string) ([]witness.Flow, error) { return g.flows, nil }
+func (g *ground) Flows(_ context.Context, node string) ([]witness.Flow, error) {
+	if node == "node" {
+		return g.flows, nil
+	}
+	return g.elsewhere[node], nil
+}
 
 func (g *ground) Detect(_ context.Context, _ *Field, f suite.Feature) (bool, error) {
 	return g.features[f], g.detect

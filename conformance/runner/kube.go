@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -59,13 +60,21 @@ type KubeOptions struct {
 	Pool string
 	// PodTemplate is what they are made of instead, by the execution service
 	// whose service account is Service ("namespace/name"). That namespace is
-	// also where the service itself runs.
+	// also where the service itself runs, behind a Service of that name.
 	PodTemplate, Service string
-	// System is the namespace of the control Pods, default stockade-system.
-	// Router is that of the router stand-in, default agent-sandbox-system: the
-	// sandboxes' policy lets the router in from there alone. They carry
-	// RoleLabel control and router.
+	// Gateway is the Service, in Namespace, of a server that keeps sessions;
+	// empty where the target has none. Callers are the tokens of those who may
+	// authenticate there, by name; empty where nobody has to.
+	Gateway string
+	Callers map[string]string
+	// System is the namespace of the control Pods and of the impostor, default
+	// stockade-system. Router is that of the router stand-in, from which alone
+	// the sandboxes' policy lets the router in; default agent-sandbox-system.
+	// They carry RoleLabel control, impostor and router.
 	System, Router string
+	// Clients is the namespace, default stockade-clients, of the Pod that may
+	// call the server. It carries RoleLabel client.
+	Clients string
 	// HubbleFile is the export's place in the Cilium agent.
 	HubbleFile string
 	ListenPort int
@@ -83,6 +92,8 @@ type Kube struct {
 	names map[suite.Role]string
 	made  int
 	boxes boxes
+	// server is nil where the target has none.
+	server *server
 }
 
 // boxes are the sandboxes of a target, in the way in which it makes them.
@@ -109,6 +120,11 @@ func NewKube(o KubeOptions) (*Kube, error) {
 		return nil, errors.New("describing the target: it needs a warm pool or a Pod template, one of them")
 	case (o.PodTemplate == "") != (o.Service == ""):
 		return nil, errors.New("describing the target: a Pod template needs the service that makes Pods of it")
+	case len(o.Callers) > 0 && o.Gateway == "":
+		return nil, errors.New("describing the target: there are callers, and no server that they could call")
+	}
+	if o.Clients == "" {
+		o.Clients = "stockade-clients"
 	}
 	if o.System == "" {
 		o.System = "stockade-system"
@@ -123,6 +139,9 @@ func NewKube(o KubeOptions) (*Kube, error) {
 		o.ListenPort = DefaultListenPort
 	}
 	k := &Kube{o: o, names: map[suite.Role]string{}, t: Timeouts{}.filled()}
+	if o.Gateway != "" {
+		k.server = newServer(k)
+	}
 	if o.Pool != "" {
 		k.boxes = &claims{k: k}
 		return k, nil
@@ -169,9 +188,14 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 		return nil, err
 	}
 	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace, Controls: k.o.System,
-		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true}}
+		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.Impostor: true, suite.ClientPod: true}}
 	f.API = &tenant{k: k}
 	k.boxes.furnish(f)
+	if k.server != nil {
+		if err := k.server.furnish(ctx, f); err != nil {
+			return nil, err
+		}
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	var a, b target.Pod
 	g.Go(func() (err error) { a, err = k.claim(gctx, suite.Sandbox); return err })
@@ -322,6 +346,9 @@ func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
 	return flows, err
 }
 
+// noNetwork is the runtime handler of gVisor with its network off.
+const noNetwork = "runsc-no-network"
+
 // Detect implements [Ground].
 func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error) {
 	switch feature {
@@ -331,7 +358,14 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 			return false, err
 		}
 		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
-		return facts.Handler == "runsc" || facts.Handler == "runsc-no-network" || facts.Handler == "gvisor", err
+		return facts.Handler == "runsc" || facts.Handler == noNetwork || facts.Handler == "gvisor", err
+	case suite.PodNetwork:
+		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
+		if err != nil {
+			return false, err
+		}
+		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		return facts.Handler != noNetwork, err
 	case suite.IPv6:
 		p := f.Pods[suite.Sandbox]
 		pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
@@ -350,6 +384,14 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 			return false, fmt.Errorf("listing admission policies: %w", err)
 		}
 		return len(all.Items) > 0, nil
+	case suite.RunIdentity:
+		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
+		if err != nil {
+			return false, err
+		}
+		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		// This is how Google's libraries are told of another metadata server.
+		return slices.Contains(facts.Env, "GCE_METADATA_HOST"), err
 	case suite.WarmPool:
 		if k.o.Pool == "" {
 			return false, nil

@@ -83,9 +83,22 @@ type Field struct {
 	Sandbox    func() suite.Object
 	Pod        func() suite.Object
 	Components []string
+	Account    string
 	Controls   string
 	Do         func(ctx context.Context, as suite.Identity, r suite.Request) (suite.Answer, error)
 	Execute    func(ctx context.Context, p suite.Program) (suite.Execution, error)
+	Open       func(ctx context.Context, caller string) (suite.Session, error)
+	Callers    []string
+	Token      func(caller string) string
+	Gateway    string
+	Send       func(ctx context.Context, service, port string, m suite.Message) (suite.Reply, error)
+	Held       func(ctx context.Context, caller string) ([]suite.Holding, error)
+
+	// Servers are the nodes of the target's own servers.
+	Servers []string
+	// Settle waits until what the sessions of the run had is gone, and tells of
+	// what is not; nil where the target keeps no sessions.
+	Settle func(ctx context.Context) (residue []string)
 }
 
 // Ground is what a run needs of a cluster. Kube is the real one.

@@ -334,6 +334,7 @@ func (sc *scene) ask(ctx context.Context) {
 			continue
 		}
 		g.Go(func() error {
+			defer sc.r.turns.take(t.s.As, sc.field.Callers)()
 			sc.askedControls[i] = append(sc.askedControls[i], sc.question(ctx, t.s, t.s.AskControl))
 			for range max(t.s.Attempts, 1) {
 				sc.asked[i] = append(sc.asked[i], sc.question(ctx, t.s, t.s.Ask))
@@ -353,12 +354,19 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout(s))
 	defer cancel()
-	a.Steps, err = guarded(ctx, act, &suite.APIEnv{
+	env := &suite.APIEnv{
 		Nonce: a.Nonce, API: sc.field.API, Namespace: sc.field.Namespace,
 		Sandbox: sc.field.Sandbox, Pod: sc.field.Pod, Site: sc.field.Site,
-		Live: sc.field.Pods[suite.Sandbox].Name, Components: sc.field.Components, Controls: sc.field.Controls,
+		Live: sc.field.Pods[suite.Sandbox].Name, Components: sc.field.Components, Account: sc.field.Account, Controls: sc.field.Controls,
 		Do: sc.field.Do, Execute: sc.field.Execute,
-	})
+		Callers: sc.field.Callers, Token: sc.field.Token, Gateway: sc.field.Gateway, Send: sc.field.Send, Held: sc.field.Held,
+	}
+	if sc.field.Open != nil {
+		l := &lent{open: sc.field.Open}
+		defer l.Close()
+		env.Open = l.Open
+	}
+	a.Steps, err = guarded(ctx, act, env)
 	a.End = sc.r.now()
 	a.Complete = err == nil && ctx.Err() == nil
 	if err == nil {

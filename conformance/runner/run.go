@@ -84,6 +84,7 @@ type execution struct {
 	now      func() time.Time
 	field    *Field
 	cases    []*trial
+	turns    turns
 }
 
 // trial is one scenario's way through a run.
@@ -291,6 +292,9 @@ func (r *execution) clean(ctx context.Context) (residue []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Timeouts.Clean)
 	defer cancel()
 	done := r.o.Progress.Step("removing what the run created")
+	if r.field != nil && r.field.Settle != nil {
+		residue = r.field.Settle(ctx)
+	}
 	refs := r.led.Open()
 	// Namespaces first: what lives in one goes with it.
 	slices.SortFunc(refs, func(a, b Ref) int { return strings.Compare(a.Namespace, b.Namespace) })

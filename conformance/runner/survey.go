@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -32,12 +33,22 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
 		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
 		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
-		Own: box.IP, Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+	}
+	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
+	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket
+	for _, name := range []string{world.AttackerHost, lookAlike} {
+		f.Site.Unlisted = append(f.Site.Unlisted, probe.Host{Name: name, Address: https(name)})
 	}
 	f.Aliases = map[string][]string{}
 	var err error
 	if f.Site.ClusterDNS, err = k.service(ctx, f, metav1.NamespaceSystem, "kube-dns", 53); err != nil {
 		return nil, err
+	}
+	if pods := f.Aliases[f.Site.ClusterDNS]; len(pods) > 0 {
+		if f.Site.DNSPod, _, err = net.SplitHostPort(pods[0]); err != nil {
+			return nil, fmt.Errorf("reading the resolver's address: %w", err)
+		}
 	}
 	if f.Site.APIServer, err = k.service(ctx, f, metav1.NamespaceDefault, "kubernetes", 443); err != nil {
 		return nil, err
@@ -60,14 +71,35 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
 	}
 	limits(&f.Site, pod)
+	if k.server != nil {
+		if err := k.server.survey(ctx, f); err != nil {
+			return nil, err
+		}
+	}
 	f.Site.PidsLimit = k.pidsLimit(ctx, box.Node)
 	return f, nil
 }
 
-// seats finds the control Pod, of the sandbox's node if there is one, and the
-// router stand-in.
+// lookAlike begins like an allowed host, and is under .test, where a name is
+// nobody's (RFC 6761).
+const lookAlike = "storage.googleapis.com.stockade.test."
+
+// https is where the range plays a host: the first of its addresses.
+func https(host string) string {
+	all, ok := world.Zone{}.Resolve(host)
+	if !ok {
+		return ""
+	}
+	return netip.AddrPortFrom(all[0], 443).String()
+}
+
+// seats finds the Pods that are the suite's own, each on the sandbox's node if
+// there is one: the control Pod, the router's stand-in, the impostor,
+// and the server's client.
 func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
-	for role, namespace := range map[suite.Role]string{suite.Control: k.o.System, suite.Router: k.o.Router} {
+	for role, namespace := range map[suite.Role]string{
+		suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System, suite.ClientPod: k.o.Clients,
+	} {
 		pods, err := k.o.Client.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel + "=" + string(role)})
 		if err != nil {
 			return fmt.Errorf("looking for the %s Pods: %w", role, err)

@@ -25,6 +25,9 @@ type Profile struct {
 	// Also are scenarios that no claim of the system's text asks for, and that
 	// hold on a deployment that is hardened.
 	Also []string
+	// Canary is the scenario of honest work that must hold in every mutant of
+	// the deployment; empty where it has none. It need not be of the profile.
+	Canary string
 }
 
 // DefaultProfile is what is run when nobody says otherwise.
@@ -37,22 +40,28 @@ var Profiles = []Profile{
 	{
 		ID: DefaultProfile, Title: "Agent Sandbox with a policy of its own that lets nothing out", Target: "reference",
 		Claims: numbered("AS", 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17),
-		Also:   []string{"resources.process-bomb"},
+		Also:   []string{"resources.process-bomb"}, Canary: coffee,
 	}, {
 		ID: "agent-sandbox-default", Title: "Agent Sandbox with the controller's default network policy", Target: "default",
 		Claims: numbered("AS", 3, 4, 5, 11), Only: "seed",
 		Also: []string{"sandbox.bare-sandbox-network"},
 	}, {
 		ID: "kode-gopher-local", Title: "kode-gopher on a cluster of one user's own", Target: "kode-gopher-local",
-		Claims: numbered("KG", 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 13),
+		Claims: numbered("KG", 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 13), Canary: gopher,
 	}, {
 		ID: "kode-gopher-shared", Title: "kode-gopher as a server for several users", Target: "kode-gopher-shared",
-		Claims: numbered("KG", 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 16),
+		Claims: numbered("KG", 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 16), Canary: gopher,
 	}, {
 		ID: "playground", Title: "An execution service that starts a Pod for each run", Target: "playground",
-		Claims: numbered("PG", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+		Claims: numbered("PG", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), Canary: coffee,
 	},
 }
+
+// What honest code does, by what a sandbox has to offer: Python, or Go.
+const (
+	coffee = "sandbox.coffee-totals"
+	gopher = "kode-gopher.run-program"
+)
 
 func numbered(system string, numbers ...int) []string {
 	out := make([]string, 0, len(numbers))

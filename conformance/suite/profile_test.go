@@ -29,6 +29,14 @@ func TestEveryClaimIsDeclaredOnceAndIsOfAProfile(t *testing.T) {
 	}
 }
 
+func TestAProfileWithMutantsHasACanary(t *testing.T) {
+	for _, p := range Profiles {
+		if p.ID != "agent-sandbox-default" { // it is proved with the mutants of the reference
+			assert.Regexp(t, idForm, p.Canary, p.ID)
+		}
+	}
+}
+
 func TestAProfileIsNamedOnce(t *testing.T) {
 	ids := ProfileIDs()
 	slices.Sort(ids)

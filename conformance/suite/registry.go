@@ -17,7 +17,7 @@ type Registry struct {
 }
 
 var (
-	idForm     = regexp.MustCompile(`^[a-z][a-z0-9]*(\.[a-z0-9]+(-[a-z0-9]+)*)$`)
+	idForm     = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*\.[a-z0-9]+(-[a-z0-9]+)*$`)
 	mutantForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	claimForm  = regexp.MustCompile(`^(AS|KG|PG)-[0-9]{2}$`)
 )

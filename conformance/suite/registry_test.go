@@ -35,6 +35,8 @@ func TestADeclarationThatCouldBeVacuousIsRefused(t *testing.T) {
 		"no action":            func(s *Scenario) { s.Attack = nil },
 		"an id without family": func(s *Scenario) { s.ID = "thing" },
 		"an id with a capital": func(s *Scenario) { s.ID = "net.Thing" },
+		"an id with two dots":  func(s *Scenario) { s.ID = "net.a.thing" },
+		"a dash at the end":    func(s *Scenario) { s.ID = "net-.thing" },
 		"no severity":          func(s *Scenario) { s.Severity = "" },
 		"an API without control": func(s *Scenario) {
 			s.Attack, s.Ask = nil, func(context.Context, *APIEnv) []verdict.Step { return nil }
@@ -53,6 +55,7 @@ func TestAnIDIsTakenOnce(t *testing.T) {
 	var r Registry
 	require.NoError(t, r.Add(valid("net.thing")))
 	assert.Error(t, r.Add(valid("net.thing")))
+	assert.NoError(t, r.Add(valid("net-work.a-thing")), "a family may have a dash")
 }
 
 func TestAWordThatSelectsNothingIsAnError(t *testing.T) {

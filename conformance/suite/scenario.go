@@ -4,6 +4,7 @@ package suite
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -13,8 +14,8 @@ import (
 // Role says in which place an action runs.
 type Role string
 
-// The roles. Sandbox, Sibling, Control and Router are Pods; API is the runner
-// itself, talking to the API server as a tenant would.
+// The roles. All but API are Pods; API is the runner itself, talking to the API
+// server as a tenant would.
 const (
 	// Sandbox is the target: a claimed Pod of the template under test.
 	Sandbox Role = "sandbox"
@@ -22,8 +23,13 @@ const (
 	Sibling Role = "sibling"
 	// Control is an unrestricted peer: runc, privileged, no network policy.
 	Control Role = "control"
-	// Router is a Pod that looks like the Sandbox Router to the policy.
+	// Router is a Pod that looks like the Sandbox Router to the policy, or like
+	// whoever else it lets in.
 	Router Role = "router"
+	// Impostor is a Pod with the label of such a one, in the wrong namespace.
+	Impostor Role = "impostor"
+	// ClientPod is a Pod of a namespace whose Pods may call the target's server.
+	ClientPod Role = "client"
 	// API is the API server's front door.
 	API Role = "api"
 )
@@ -60,6 +66,11 @@ const (
 	IPv6      Feature = "ipv6"
 	Admission Feature = "admission-policy"
 	WarmPool  Feature = "warm-pool"
+	// PodNetwork: the sandboxes have a network that only a policy closes.
+	PodNetwork Feature = "pod-network"
+	// RunIdentity: every program has an identity of the server's for as long as
+	// it runs, from a metadata server of the target's own.
+	RunIdentity Feature = "run-identity"
 )
 
 // The witnesses that a scenario can require.
@@ -86,6 +97,10 @@ type Flow struct {
 	// From is the role whose Pod address the flow comes from, default From
 	// of the scenario.
 	From Role
+	// Servers says that the destinations are the target's own servers, whose
+	// policies look at what comes in: the flows of their nodes are read as well,
+	// and a packet has got through only where it was delivered.
+	Servers bool
 }
 
 // Reading is what the runner collects outside for the witnesses with numbers.
@@ -128,8 +143,14 @@ type PodFacts struct {
 	Env, EnvFrom []string
 	// Writable are the paths of mounts that are not read-only.
 	Writable []string
+	// InMemory are the paths of mounts that are emptyDirs in memory, with the size
+	// that each declares, in bytes; 0 is none.
+	InMemory map[string]int64
 	// ReadOnlyRoot is true when every root file system is read-only.
 	ReadOnlyRoot bool
+	// ServiceLinks is true when the kubelet tells the containers of the Services
+	// of their namespace.
+	ServiceLinks bool
 }
 
 // Witness declares a witness that must speak for Held.
@@ -193,12 +214,35 @@ type APIEnv struct {
 	// that of the suite's control Pods.
 	Components []string
 	Controls   string
+	// Account is the namespace and the name of the service account that Service
+	// stands for; empty where the target has no service of its own.
+	Account string
 	// Do sends one request as somebody. Whatever would change something is a
 	// dry run. It is nil where the target has no service of its own.
 	Do func(ctx context.Context, as Identity, r Request) (Answer, error)
 	// Execute runs a program as the target's users do, through its execution
 	// service; nil where it has none.
 	Execute func(ctx context.Context, p Program) (Execution, error)
+
+	// What follows is nil where the target has no server that keeps sessions.
+
+	// Open begins a session as somebody: a name of Callers is that caller, "" is
+	// nobody, who where callers do not authenticate is the server's one user,
+	// and anything else is sent as a bearer token.
+	Open func(ctx context.Context, caller string) (Session, error)
+	// Callers are those who may authenticate; none where nobody has to.
+	Callers []string
+	// Token is a caller's, for attacks on how tokens are compared. It must get
+	// into no step.
+	Token func(caller string) string
+	// Gateway is the Service of the server, whose port is named mcp.
+	Gateway string
+	// Send sends one HTTP request to a Pod of a Service of the target's own, by
+	// way of the API server: no network policy stands there, and the Pod sees it
+	// come from itself.
+	Send func(ctx context.Context, service, port string, m Message) (Reply, error)
+	// Held lists the sandboxes that a caller has now.
+	Held func(ctx context.Context, caller string) ([]Holding, error)
 }
 
 // Identity says as whom a request is made.
@@ -221,21 +265,24 @@ type Request struct {
 	Body Object
 }
 
-// Program is what a user hands to an execution service.
+// Program is what a user hands to an execution service, or to a server.
 type Program struct {
-	Language string // "python"
+	Language string // "python", "go"
 	Source   string
 	Stdin    string
+	// Header is sent along where the program goes by HTTP.
+	Header http.Header
 }
 
 // Execution is what the service says of a run.
 type Execution struct {
 	// Status is the service's own word: ok, error, memory-limit, time-limit,
-	// output-limit or killed.
+	// output-limit or killed; of a server also [Refused].
 	Status         string
 	ExitCode       int
 	Stdout, Stderr string
-	// UID is the user id that the run's Pod was given; -1 when none was.
+	// UID is the user id that the run's Pod was given; -1 when none was, or when
+	// the server does not tell.
 	UID int64
 }
 
@@ -282,6 +329,10 @@ type Scenario struct {
 	Attempts int
 	// Listener asks for listeners on Site.ListenPort while it runs.
 	Listener bool
+	// As names the callers as whom it opens sessions. No two scenarios are the
+	// same caller at the same time, since a user may have only so many sandboxes;
+	// where nobody authenticates, all callers are one.
+	As []string
 	// Exclusive scenarios run alone, after all others: they load the sandbox.
 	Exclusive bool
 	// MayKill marks attacks whose expected end is the sandbox's own death: an

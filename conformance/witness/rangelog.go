@@ -5,6 +5,7 @@ package witness
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -52,14 +53,36 @@ func ReadArrivals(ctx context.Context, r Range, m rangeclient.Mark, awaited []st
 
 func index(events []rangeclient.Event, err error) Arrivals {
 	a := Arrivals{seen: map[string]rangeclient.Event{}, Err: err}
+	refused := refusals(events)
 	for _, e := range events {
 		for _, n := range e.Nonces {
-			if _, has := a.seen[n]; !has {
+			if _, has := a.seen[n]; !has && !refused[visit{n, e.Src}] {
 				a.seen[n] = e
 			}
 		}
 	}
 	return a
+}
+
+// visit is one connection that carried a nonce.
+type visit struct{ nonce, src string }
+
+// refusals are the connections on which every request with the nonce was turned
+// away. The range answers HTTP with 403 in one case only: as a front end that
+// guards a service perimeter. What such a one refuses got to nobody.
+func refusals(events []rangeclient.Event) map[visit]bool {
+	refused := map[visit]bool{}
+	for _, e := range events {
+		if e.Service != "http" {
+			continue
+		}
+		for _, n := range e.Nonces {
+			v := visit{n, e.Src}
+			before, has := refused[v]
+			refused[v] = e.Status == http.StatusForbidden && (before || !has)
+		}
+	}
+	return refused
 }
 
 func (a Arrivals) all(nonces []string) bool {

@@ -58,6 +58,30 @@ func TestARangeLogWithoutAnyControlIsDead(t *testing.T) {
 	assert.False(t, index(nil, nil).Judge(nil, []string{attack}, false).Live)
 }
 
+// A front end that guards a perimeter hears what it refuses.
+func TestWhatAFrontEndRefusedDidNotArrive(t *testing.T) {
+	const src = "172.30.0.2:40001"
+	stream := rangeclient.Event{Service: "stream", Src: src, Nonces: []string{attack}}
+	answered := func(src string, status int) rangeclient.Event {
+		return rangeclient.Event{Service: "http", Src: src, Status: status, Nonces: []string{attack}}
+	}
+	for name, c := range map[string]struct {
+		events  []rangeclient.Event
+		arrived bool
+	}{
+		"refused":                              {[]rangeclient.Event{stream, answered(src, 403)}, false},
+		"taken":                                {[]rangeclient.Event{stream, answered(src, 200)}, true},
+		"refused after something was taken":    {[]rangeclient.Event{answered(src, 200), answered(src, 403)}, true},
+		"taken after something was refused":    {[]rangeclient.Event{stream, answered(src, 403), answered(src, 200)}, true},
+		"refused on one connection, not on":    {[]rangeclient.Event{stream, answered(src, 403), answered("172.30.0.2:40002", 200)}, true},
+		"another connection, and no request":   {[]rangeclient.Event{answered(src, 403), {Service: "stream", Src: "172.30.0.2:40002", Nonces: []string{attack}}}, true},
+		"refused by the metadata server alone": {[]rangeclient.Event{{Service: "metadata", Src: src, Status: 403, Nonces: []string{attack}}}, true},
+	} {
+		_, arrived := index(c.events, nil).seen[attack]
+		assert.Equal(t, c.arrived, arrived, name)
+	}
+}
+
 type slowRange struct{ reads int }
 
 func (r *slowRange) Mark(context.Context) (rangeclient.Mark, error) { return rangeclient.Mark{}, nil }

@@ -39,6 +39,23 @@ func (b *builder) goCommand(dir string, args ...string) command {
 	}
 }
 
+// GoProxyEnv names the variable that replaces GOPROXY for the programs of
+// kode-gopher: what builds the images here need not be what they may use.
+const GoProxyEnv = "STOCKADE_GOPROXY"
+
+// GoProxy returns the GOPROXY for programs in sandboxes: that of [GoProxyEnv],
+// else this machine's.
+func GoProxy(ctx context.Context) (string, error) {
+	if list := os.Getenv(GoProxyEnv); list != "" {
+		return list, nil
+	}
+	out, err := command{Args: []string{"go", "env", "GOPROXY"}}.run(ctx)
+	if err != nil {
+		return "", fmt.Errorf("asking the go command for its GOPROXY: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // readToolchain asks the go command for its version and folders, in the
 // checkout, where a toolchain line of go.mod has its effect.
 func readToolchain(ctx context.Context, source string) (toolchain, error) {

@@ -74,3 +74,15 @@ func TestOwnProgramIsCompiledStatically(t *testing.T) {
 func TestMemoryIsMeasured(t *testing.T) {
 	assert.Greater(t, availableMemory(), 100*mib)
 }
+
+func TestTheProxyOfProgramsIsTheMachinesUnlessAnotherIsNamed(t *testing.T) {
+	t.Setenv("GOPROXY", "https://machine.example.com,direct")
+	t.Setenv(GoProxyEnv, "")
+	list, err := GoProxy(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "https://machine.example.com,direct", list)
+	t.Setenv(GoProxyEnv, "off")
+	list, err = GoProxy(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "off", list)
+}

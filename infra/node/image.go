@@ -163,8 +163,9 @@ func (b *builder) programImage(p Program, binary, key string) imageSpec {
 	case p.Go:
 		s.Trees = []debianTree{minimalTree, gopherTree}
 		s.Toolchain = b.goToolchainKey()
-		// The overlay mounts a folder of programs over one that has to be there.
-		s.Entries = append([]entry{{Path: "app", Mode: 0o755}}, s.Entries...)
+		// The overlay mounts over both, and both have to be there: the folder of
+		// programs, and one where Go looks for certificates.
+		s.Entries = append([]entry{{Path: "app", Mode: 0o755}, {Path: trustDir, Mode: 0o755}}, s.Entries...)
 		s.Config.Entrypoint = append(s.Config.Entrypoint, "-go", "/"+goRoot+"/bin/go", "-cache", "/"+goCache)
 	default:
 		s.Entries = append([]entry{tmpDir}, s.Entries...) // the others have Debian's

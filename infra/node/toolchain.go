@@ -18,6 +18,8 @@ import (
 const (
 	goRoot  = "usr/local/go"
 	goCache = "usr/local/go-build"
+	// trustDir is read by crypto/x509 besides Debian's own certificates.
+	trustDir = "etc/pki/tls/certs"
 )
 
 // gopherTree is below the toolchain in an image: the certificates that programs

@@ -36,6 +36,12 @@ func TestTheSandboxOfKodeGopherHasTheToolchain(t *testing.T) {
 	p := gopher(t)
 	s := b.programImage(p, "", "key")
 	assert.Equal(t, []string{"/runner", "-go", "/usr/local/go/bin/go", "-cache", "/usr/local/go-build"}, s.Config.Entrypoint)
+	var folders []string
+	for _, e := range s.Entries[:2] {
+		assert.True(t, e.Source == "" && e.Mode == 0o755, e.Path)
+		folders = append(folders, e.Path)
+	}
+	assert.Equal(t, []string{"app", "etc/pki/tls/certs"}, folders, "the overlay mounts there")
 	before := b.programArchive(keyedProgram{p, "key"})
 	other := b.programArchive(keyedProgram{DefaultPrograms()[0], "key"})
 	b.tc.Version = "go9.9"

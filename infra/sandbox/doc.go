@@ -2,7 +2,7 @@
 
 // Package sandbox deploys what runs inside a cluster, on kind and on GKE alike:
 // the Agent Sandbox controller with its admission policy, templates and warm
-// pools, and the allow-list of egress. The objects are those of package
+// pools, and the servers in front of them. The objects are those of package
 // overlays, the very ones that `stockade up` applies, so that both ways lead to
 // the same cluster; the real Kubernetes provider makes them, waits for them and
 // sees when they drift.

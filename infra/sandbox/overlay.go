@@ -27,6 +27,14 @@ type OverlayArgs struct {
 	// needs it: a digest in a registry instead of a name that is on our own
 	// nodes only.
 	Images map[string]string
+	// Pin makes digests of the names of images in an object, where they are known
+	// only once the cluster is: Digests has them by name. Nil pins nothing.
+	Pin     func(object *unstructured.Unstructured, digests map[string]string) error
+	Digests pulumi.StringMapOutput
+	// Fill are fields that are known only once something else is there, by the
+	// object ("Secret/kode-gopher") and the field's name at its top. They replace
+	// what the object has.
+	Fill map[string]pulumi.Map
 	// Cluster is the resource that takes all objects with it when it goes, so
 	// that they need not be deleted before. Nil means that they are deleted one
 	// by one. A component's children do not inherit that option.
@@ -46,13 +54,14 @@ const readyTimeout = 300
 //
 // Options must name the Kubernetes provider. An image that Images does not
 // replace stays as it is; one that Images names and no object uses is an error,
-// because it would be a digest that nobody runs.
+// because it would be a digest that nobody runs, and so is what Fill has for an
+// object that is not there.
 func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pulumi.ResourceOption) (*Overlay, error) {
 	o := &Overlay{}
 	if err := ctx.RegisterComponentResource("stockade:sandbox:Overlay", name, o, opts...); err != nil {
 		return nil, fmt.Errorf("declaring overlay %s: %w", name, err)
 	}
-	unused := maps.Clone(args.Images)
+	unused, unfilled := maps.Clone(args.Images), maps.Clone(args.Fill)
 	var before []pulumi.Resource
 	for _, rank := range kube.Ranks(kube.Refs(args.Objects)) {
 		var these []pulumi.Resource
@@ -65,9 +74,17 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 			if args.TakeOver {
 				annotate(object, "pulumi.com/patchForce", "true")
 			}
+			fields, key := args.inputs(object), object.GetKind()+"/"+object.GetName()
+			maps.Copy(fields, args.Fill[key])
+			delete(unfilled, key)
+			options := []pulumi.ResourceOption{pulumi.Parent(o), pulumi.DependsOn(before), pulumi.DeletedWith(args.Cluster)}
+			if object.GetKind() == "Secret" {
+				// The provider would mark what it was given as a secret, and not
+				// what the API server makes of it.
+				options = append(options, pulumi.AdditionalSecretOutputs([]string{"data", "stringData"}))
+			}
 			r := &apiObject{}
-			if err := ctx.RegisterResource(token(object), resourceName(name, object), inputs(object), r,
-				pulumi.Parent(o), pulumi.DependsOn(before), pulumi.DeletedWith(args.Cluster)); err != nil {
+			if err := ctx.RegisterResource(token(object), resourceName(name, object), fields, r, options...); err != nil {
 				return nil, fmt.Errorf("declaring %s: %w", resourceName(name, object), err)
 			}
 			these = append(these, r)
@@ -76,6 +93,9 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 	}
 	for image := range unused {
 		return nil, fmt.Errorf("declaring overlay %s: no object uses the image %q, for which there is a replacement", name, image)
+	}
+	for key := range unfilled {
+		return nil, fmt.Errorf("declaring overlay %s: there is no %s, for which there are fields", name, key)
 	}
 	return o, ctx.RegisterResourceOutputs(o, pulumi.Map{})
 }
@@ -103,12 +123,19 @@ func resourceName(overlay string, o *unstructured.Unstructured) string {
 	return strings.Join(append(parts, o.GetName()), "/")
 }
 
-func inputs(o *unstructured.Unstructured) pulumi.Map {
+func (a *OverlayArgs) inputs(o *unstructured.Unstructured) pulumi.Map {
 	m := pulumi.Map{}
 	for k, v := range o.Object {
-		// The server's, and an update of it is refused.
-		if k != "status" {
+		switch {
+		case k == "status": // the server's, and an update of it is refused
+		case a.Pin == nil || k == "apiVersion" || k == "kind" || k == "metadata":
 			m[k] = pulumi.Any(v)
+		default:
+			m[k] = a.Digests.ApplyT(func(digests map[string]string) (any, error) {
+				pinned := o.DeepCopy()
+				err := a.Pin(pinned, digests)
+				return pinned.Object[k], err
+			}).(pulumi.AnyOutput)
 		}
 	}
 	return m

@@ -94,6 +94,29 @@ func TestAWarmPoolIsWaitedFor(t *testing.T) {
 	assert.Empty(t, pool.GetAnnotations(), "the caller's object is not changed")
 }
 
+func TestImagesArePinnedOnceTheClusterKnowsThem(t *testing.T) {
+	r := &recorder{}
+	object := kubeObject("apps/v1", "Deployment", "n", "d", map[string]any{"image": "app:dev"})
+	declared := func(pin func(*unstructured.Unstructured, map[string]string) error) error {
+		return pulumi.RunErr(func(ctx *pulumi.Context) error {
+			_, err := NewOverlay(ctx, "o", &OverlayArgs{
+				Objects: []unstructured.Unstructured{object}, Pin: pin,
+				Digests: pulumi.StringMap{"app:dev": pulumi.String("app@sha256:0123")}.ToStringMapOutput(),
+			})
+			return err
+		}, pulumi.WithMocks("stockade", "dev", r))
+	}
+	require.NoError(t, declared(func(o *unstructured.Unstructured, digests map[string]string) error {
+		return unstructured.SetNestedField(o.Object, digests["app:dev"], "spec", "image")
+	}))
+	d := one(t, r.seen, "kubernetes:apps/v1:Deployment").Inputs.Mappable()
+	assert.Equal(t, map[string]any{"image": "app@sha256:0123"}, d["spec"])
+	assert.Equal(t, "apps/v1", d["apiVersion"])
+	assert.Equal(t, map[string]any{"image": "app:dev"}, object.Object["spec"], "the caller's object is not changed")
+
+	assert.ErrorContains(t, declared(func(*unstructured.Unstructured, map[string]string) error { return assert.AnError }), assert.AnError.Error())
+}
+
 func TestEveryContainersImageIsReplacedAndNoReplacementIsForgotten(t *testing.T) {
 	template := kubeObject("extensions.agents.x-k8s.io/v1beta1", "SandboxTemplate", "n", "t", map[string]any{
 		"podTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "local/app:1"}}}},
@@ -124,47 +147,23 @@ func TestFieldsOfAnotherManagerAreTakenOverOnlyWhereThatIsAsked(t *testing.T) {
 	}
 }
 
-var hosts = AllowListArgs{Namespace: "n", Name: "list", Labels: map[string]string{"app": "x"}, Hosts: []string{"*.googleapis.com", "modules.example.com"}}
-
-func TestTheAllowListOfGKEOpensOnlyPort443OfTheHosts(t *testing.T) {
-	objects, err := AllowList(GKE, hosts)
-	require.NoError(t, err)
-	require.Len(t, objects, 2)
-	egress := objects[0].Object["spec"].(map[string]any)["egress"].([]any)
-	require.Len(t, egress, 1)
-	rule := egress[0].(map[string]any)
-	assert.Equal(t, []any{map[string]any{"protocol": "TCP", "port": int64(443)}}, rule["ports"], "no ports would mean all ports")
-	assert.Equal(t, []any{map[string]any{"pattern": "*.googleapis.com"}, map[string]any{"name": "modules.example.com"}}, rule["matches"])
-	dns := objects[1].Object["spec"].(map[string]any)
-	assert.Equal(t, []any{"Egress"}, dns["policyTypes"], "else a policy without ingress rules would close that too")
-	for _, rule := range dns["egress"].([]any) {
-		for _, p := range rule.(map[string]any)["ports"].([]any) {
-			assert.Equal(t, int64(53), p.(map[string]any)["port"])
-		}
+func TestFieldsThatAreKnownLaterReplaceTheObjects(t *testing.T) {
+	objects := []unstructured.Unstructured{kubeObject("v1", "ConfigMap", "n", "c", nil), kubeObject("v1", "Secret", "n", "c", nil)}
+	for i := range objects {
+		objects[i].Object["data"] = map[string]any{"key": ""}
 	}
-}
-
-func TestTheAllowListOfCiliumMeansTheSame(t *testing.T) {
-	objects, err := AllowList(Cilium, hosts)
+	later := pulumi.Map{"data": pulumi.Map{"key": pulumi.ToSecret(pulumi.String("hunter2"))}}
+	seen, err := declare(t, &OverlayArgs{Objects: objects, Fill: map[string]pulumi.Map{"Secret/c": later}})
 	require.NoError(t, err)
-	require.Len(t, objects, 1)
-	egress := objects[0].Object["spec"].(map[string]any)["egress"].([]any)
-	require.Len(t, egress, 2)
-	assert.Contains(t, egress[0], "toEndpoints", "DNS, by way of the agent")
-	names := egress[1].(map[string]any)
-	assert.Equal(t, []any{map[string]any{"matchPattern": "*.googleapis.com"}, map[string]any{"matchName": "modules.example.com"}}, names["toFQDNs"])
-	assert.Equal(t, []any{map[string]any{"ports": []any{map[string]any{"port": "443", "protocol": "TCP"}}}}, names["toPorts"])
-}
+	data := one(t, seen, "kubernetes:core/v1:Secret").RegisterRPC.GetObject().GetFields()["data"].String()
+	assert.Contains(t, data, "hunter2")
+	assert.Contains(t, data, resource.SecretSig, "it stays a secret on its way")
+	assert.Equal(t, []string{"data", "stringData"}, one(t, seen, "kubernetes:core/v1:Secret").RegisterRPC.GetAdditionalSecretOutputs())
+	config := one(t, seen, "kubernetes:core/v1:ConfigMap")
+	assert.Equal(t, map[string]any{"key": ""}, config.Inputs.Mappable()["data"])
+	assert.Empty(t, config.RegisterRPC.GetAdditionalSecretOutputs())
+	assert.Equal(t, map[string]any{"key": ""}, objects[1].Object["data"], "the caller's objects stay as they were")
 
-func TestAnAllowListThatAllowsEverythingOrNothingIsRefused(t *testing.T) {
-	for _, bad := range [][]string{nil, {"*"}, {""}, {"*.*"}, {"*.com"}, {"a.*.com"}, {"x.exam*le.com"}, {"localhost"}, {"https://example.com"}, {"a b.example.com"}, {"example.com."}, {"Example.com"}} {
-		for _, d := range []Dialect{GKE, Cilium} {
-			a := hosts
-			a.Hosts = bad
-			_, err := AllowList(d, a)
-			assert.Error(t, err, "%v", bad)
-		}
-	}
-	_, err := AllowList("calico", hosts)
-	assert.ErrorContains(t, err, "calico")
+	_, err = declare(t, &OverlayArgs{Objects: objects, Fill: map[string]pulumi.Map{"Secret/other": later}})
+	assert.ErrorContains(t, err, "Secret/other")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/scenarios/filesystem"
 	"github.com/stockade-dev/stockade/scenarios/ingress"
 	"github.com/stockade-dev/stockade/scenarios/kernel"
+	"github.com/stockade-dev/stockade/scenarios/kodegopher"
 	"github.com/stockade-dev/stockade/scenarios/playground"
 	"github.com/stockade-dev/stockade/scenarios/resources"
 	"github.com/stockade-dev/stockade/scenarios/sandbox"
@@ -28,6 +29,7 @@ func build() *suite.Registry {
 	r.MustAdd(filesystem.Scenarios()...)
 	r.MustAdd(ingress.Scenarios()...)
 	r.MustAdd(kernel.Scenarios()...)
+	r.MustAdd(kodegopher.Scenarios()...)
 	r.MustAdd(playground.Scenarios()...)
 	r.MustAdd(resources.Scenarios()...)
 	r.MustAdd(sandbox.Scenarios()...)

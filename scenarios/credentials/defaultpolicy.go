@@ -22,10 +22,10 @@ func defaultPolicyMetadataIPv6() suite.Scenario {
 
 // underDefaultPolicy takes other mutants: what the controller writes has no
 // field to weaken. They show that the attack notices a policy that lets it out,
-// or that there is none.
+// or that there is none. No other system's text speaks of that policy.
 func underDefaultPolicy(s suite.Scenario, id string, mutants ...string) suite.Scenario {
 	s.About = "As `" + s.ID + "`, under the policy that the controller writes when a template has none. " + s.About +
 		" No field of that policy can be weakened: the mutants are templates whose own policy, or none, lets the same attack out."
-	s.ID, s.Title, s.Target, s.Mutants = id, s.Title+", under the default policy", "seed", mutants
+	s.ID, s.Title, s.Target, s.Mutants, s.Claims = id, s.Title+", under the default policy", "seed", mutants, []string{"AS-03"}
 	return s
 }

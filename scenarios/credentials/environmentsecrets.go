@@ -4,6 +4,8 @@ package credentials
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,15 +20,18 @@ import (
 )
 
 // environmentSecrets (CR-02, CR-03). Variables are judged by a list of what may
-// be there, since no list of what a secret looks like is ever complete. Absent
-// is the only right answer: a /proc that cannot be read has proved nothing.
+// be there, since no list of what a secret looks like is ever complete. Absent is
+// the right answer, and for the first process Permission as well: what it may not
+// read, an attacker cannot take there. The attack's own environment, which the
+// same Pod spec makes, is always read, and the spec is the witness. Any other
+// failure to read has proved nothing.
 func environmentSecrets() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.environment-secrets",
 		Title: "Find a secret in the environment or in an argument",
 		About: "Reads its own environment, that of the sandbox's first process, and every process's arguments. Allowed are what shells, " +
 			"images and locales set, and what the kubelet sets in every container (`KUBERNETES_*`). Anything else was given to this sandbox.",
-		Claims: []string{"AS-02"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-02", "KG-09"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1552", "T1552.007"},
 		Refs:       []string{"https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables"},
 		Attack: func(context.Context, *probe.Env) []verdict.Step {
@@ -41,17 +46,18 @@ func environmentSecrets() suite.Scenario {
 			Act: plantProcess,
 			Why: "a process that the control starts in the same sandbox, with a secret in its environment and its arguments, is found by the same reading",
 		},
-		Accept:    []verdict.Class{verdict.Absent},
+		Accept:    []verdict.Class{verdict.Absent, verdict.Permission},
 		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noSecrets}},
-		Mutants:   []string{"secret-env", "secret-argv"},
+		Mutants:   []string{"secret-env", "secret-argv", "kode-gopher-secret-env"},
 	}
 }
 
 // allowed are the names that may be there: POSIX's and the shell's own, those
-// that the official Python images publish of themselves, and the address of
-// the cluster's API, which the kubelet sets whatever enableServiceLinks says.
+// that the official Python images publish of themselves, the name under which
+// Google's libraries look for the metadata server, and the address of the
+// cluster's API, which the kubelet sets whatever enableServiceLinks says.
 var allowed = regexp.MustCompile(`^(PATH|HOME|HOSTNAME|PWD|OLDPWD|SHLVL|TERM|LANG|LC_[A-Z]+|LANGUAGE|TZ|USER|LOGNAME|SHELL|TMPDIR|_|` +
-	`DEBIAN_FRONTEND|GPG_KEY|PYTHON_[A-Z0-9_]+|PYTHON[A-Z]+|` +
+	`DEBIAN_FRONTEND|GPG_KEY|GCE_METADATA_HOST|PYTHON_[A-Z0-9_]+|PYTHON[A-Z]+|` +
 	`KUBERNETES_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_HTTPS|PORT|PORT_443_TCP|PORT_443_TCP_(PROTO|PORT|ADDR)))$`)
 
 // secretValue is what no variable may hold, whatever its name.
@@ -61,7 +67,10 @@ var secretValue = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-
 var secretArgument = regexp.MustCompile(`(?i)^-{0,2}[a-z0-9_-]*(password|passwd|secret|token|api[_-]?key|credential)s?=.+`)
 
 func variables(name string, environ []string, err error) verdict.Step {
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return probe.Denied(name, err) // a process that is not dumpable keeps it to itself
+	case err != nil:
 		return probe.Failed(name, verdict.Unknown, "it cannot be read: %v", err)
 	}
 	if len(environ) == 0 {

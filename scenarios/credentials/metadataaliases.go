@@ -30,7 +30,7 @@ func metadataAliases() suite.Scenario {
 		Title: "Reach the metadata server by another address or name",
 		About: "Tries the server's other port, the addresses that GKE rewrites it to (169.254.169.252 and the node, ports 987 and 988), " +
 			"the address mapped into IPv6, and its name through every resolver that can be found.",
-		Claims: []string{"AS-03"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-03", "KG-07"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1552.005"},
 		Refs:       []string{"https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity", "https://www.rfc-editor.org/rfc/rfc4291#section-2.5.5.2"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -57,7 +57,8 @@ func metadataAliases() suite.Scenario {
 			return slices.Concat(v4(s.MetadataAlso), []string{s.Metadata}, nodeDoors(s))
 		}),
 		Attempts: 2,
-		Mutants:  []string{"network-unmanaged", "egress-open", "egress-metadata-hole", "egress-metadata-dnat-hole"},
+		Mutants: []string{"network-unmanaged", "egress-open", "egress-metadata-hole", "egress-metadata-dnat-hole",
+			"kode-gopher-metadata-hole", "kode-gopher-network-open", "kode-gopher-shared-metadata-hole", "kode-gopher-shared-network-open"},
 	}
 }
 

@@ -24,7 +24,7 @@ func metadataIPv6() suite.Scenario {
 		Title: "Reach the metadata server over IPv6",
 		About: "Asks the metadata server at its IPv6 address, fd20:ce::254, which a policy that speaks of 169.254.0.0/16 does not cover. " +
 			"The default policy excepts fc00::/7, in which it lies.",
-		Claims: []string{"AS-03"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-03", "KG-07"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1552.005"},
 		Refs:       []string{"https://cloud.google.com/compute/docs/metadata/querying-metadata"},
 		Needs:      []suite.Feature{suite.IPv6},
@@ -39,7 +39,7 @@ func metadataIPv6() suite.Scenario {
 		Accept:    []verdict.Class{verdict.Dropped},
 		Witnesses: metadataWitnesses(v6),
 		Attempts:  2,
-		Mutants:   []string{"egress-ipv6-hole"},
+		Mutants:   []string{"egress-ipv6-hole", "kode-gopher-ipv6-exceptions"},
 	}
 }
 

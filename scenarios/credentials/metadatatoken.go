@@ -20,7 +20,7 @@ func metadataToken() suite.Scenario {
 		Title: "Take the node's token from the metadata server",
 		About: "Asks 169.254.169.254 for the default service account's access token, with the header that the server demands. " +
 			"A connection is a breach even when no token follows: who can talk to the server can go on asking.",
-		Claims: []string{"AS-03"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-03", "KG-07"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1552.005"},
 		Refs:       []string{"https://cloud.google.com/compute/docs/metadata/overview", "https://cloud.google.com/kubernetes-engine/docs/concepts/workload-identity"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -32,6 +32,7 @@ func metadataToken() suite.Scenario {
 		Accept:    []verdict.Class{verdict.Dropped},
 		Witnesses: metadataWitnesses(func(s probe.Site) []string { return []string{s.Metadata} }),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-metadata-hole"},
+		Mutants: []string{"network-unmanaged", "egress-open", "egress-metadata-hole",
+			"kode-gopher-metadata-hole", "kode-gopher-network-open", "kode-gopher-shared-metadata-hole", "kode-gopher-shared-network-open"},
 	}
 }

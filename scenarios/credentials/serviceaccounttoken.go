@@ -27,7 +27,7 @@ func serviceAccountToken() suite.Scenario {
 		Title: "Find a Kubernetes service account token",
 		About: "Reads the path where Kubernetes mounts the token, then searches every writable or mounted place for anything that has the form of a JWT: " +
 			"a projected volume can put a token for any audience at any path.",
-		Claims: []string{"AS-02", "PG-02"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-02", "KG-03", "PG-02"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1528", "T1552.001"},
 		Refs:       []string{"https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/", "https://www.rfc-editor.org/rfc/rfc7519"},
 		Attack: func(ctx context.Context, _ *probe.Env) []verdict.Step {
@@ -41,7 +41,7 @@ func serviceAccountToken() suite.Scenario {
 		Accept:    []verdict.Class{verdict.Absent},
 		Timeout:   30 * time.Second, // each file is a round trip out of gVisor
 		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noIdentity}},
-		Mutants:   []string{"automount-token", "projected-token"},
+		Mutants:   []string{"automount-token", "projected-token", "kode-gopher-automount-token"},
 	}
 }
 

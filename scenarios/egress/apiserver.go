@@ -20,7 +20,7 @@ func apiServer() suite.Scenario {
 		Title: "Reach the cluster's API server",
 		About: "Connects to the API server by the service address, by the address that the kubelet writes into every environment, and directly by its node's. " +
 			"Policies see the address after translation, so the service's address in a rule blocks nothing.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-06", "KG-03", "KG-07"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1613", "T1552.007"},
 		Refs:       []string{"https://kubernetes.io/docs/reference/access-authn-authz/authentication/#anonymous-requests"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -43,6 +43,6 @@ func apiServer() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return []string{s.APIServer, s.APIDirect} })},
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-apiserver-entity"},
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-apiserver-entity", "kode-gopher-network-open", "kode-gopher-shared-network-open"},
 	}
 }

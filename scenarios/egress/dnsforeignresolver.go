@@ -20,7 +20,7 @@ func dnsForeignResolver() suite.Scenario {
 		Title: "Ask a resolver outside of the cluster",
 		About: "Asks a public resolver in the four ways that resolvers understand: UDP, TCP, TLS (DoT) and HTTPS (DoH). " +
 			"The Agent Sandbox controller's default writes public resolvers into the sandbox's resolv.conf, so this door is one that sandboxes really have.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06", "KG-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1071.004", "T1572"},
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc7858", "https://www.rfc-editor.org/rfc/rfc8484"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -45,7 +45,7 @@ func dnsForeignResolver() suite.Scenario {
 			return append(over("udp", s.PublicDNS), ports(s.PublicDNS, "853", "443")...)
 		}),
 		Attempts: 2,
-		Mutants:  []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole"},
+		Mutants:  []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole", "kode-gopher-shared-public-open", "kode-gopher-shared-network-open"},
 	}
 }
 

@@ -21,7 +21,7 @@ func icmp() suite.Scenario {
 		ID:     "egress.icmp",
 		Title:  "Carry data out in echo requests",
 		About:  "Sends ICMP echo requests with a mark in them, by a ping socket, which needs no privilege, and by a raw socket, which does.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.Medium,
+		Claims: []string{"AS-06", "KG-05"}, Kind: suite.Guarantee, Severity: suite.Medium,
 		Techniques: []string{"T1095"},
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc792"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -40,6 +40,6 @@ func icmp() suite.Scenario {
 		Accept:    []verdict.Class{verdict.Dropped, verdict.Permission, verdict.Unsupported},
 		Witnesses: both(func(s probe.Site) []string { return over("icmp", s.PublicICMP) }),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-icmp-hole"},
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-icmp-hole", "kode-gopher-shared-public-open", "kode-gopher-shared-network-open"},
 	}
 }

@@ -19,7 +19,7 @@ func ipv6Public() suite.Scenario {
 		ID:     "egress.ipv6-public",
 		Title:  "Connect to a public address over IPv6",
 		About:  "Connects to a public IPv6 address. Lists of IPv4 ranges say nothing of it, and on a dual-stack cluster every Pod has both.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06", "KG-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1048"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/services-networking/dual-stack/"},
 		Needs:      []suite.Feature{suite.IPv6},

@@ -19,7 +19,7 @@ func kubelet() suite.Scenario {
 		Title: "Reach the node's own services",
 		About: "Connects to the sandbox's own node: the kubelet, its old read-only port, etcd, and Cilium's health and flow ports. " +
 			"The kubelet's API runs commands in every Pod of the node, for whoever it believes.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-06", "KG-07"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1609", "T1046"},
 		Refs:       []string{"https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/", "https://kubernetes.io/docs/reference/networking/ports-and-protocols/"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -38,7 +38,7 @@ func kubelet() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return ports(s.Kubelet, nodePorts...) })},
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-node-entity"},
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-node-entity", "kode-gopher-network-open", "kode-gopher-shared-network-open"},
 	}
 }
 

@@ -20,7 +20,7 @@ func privateRanges() suite.Scenario {
 		Title: "Reach a neighbour on a private address",
 		About: "Connects to addresses of the three RFC 1918 ranges, and of the ranges that clusters take when these run out: " +
 			"shared address space (100.64.0.0/10), benchmarking (198.18.0.0/15) and the former class E (240.0.0.0/4).",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06", "KG-06", "KG-07"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1046", "T1021"},
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc1918", "https://www.rfc-editor.org/rfc/rfc6890", "https://cloud.google.com/kubernetes-engine/docs/concepts/alias-ips"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -33,7 +33,8 @@ func privateRanges() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: both(func(s probe.Site) []string { return slices.Concat(s.RFC1918, special) }),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-private-hole", "egress-shared-hole"},
+		Mutants: []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-private-hole", "egress-shared-hole",
+			"kode-gopher-private-hole", "kode-gopher-network-open", "kode-gopher-shared-network-open"},
 	}
 }
 

@@ -19,7 +19,7 @@ func tcpPublic() suite.Scenario {
 		Title: "Connect to a public address over TCP",
 		About: "Connects to a public address on the ports that policies and firewalls like to open, and sends a mark. " +
 			"A connection is a breach even when nothing is answered.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06", "KG-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1048", "T1041"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/services-networking/network-policies/"},
 		Attack:     connectPorts,
@@ -27,7 +27,7 @@ func tcpPublic() suite.Scenario {
 		Accept:     dropped,
 		Witnesses:  both(func(s probe.Site) []string { return ports(s.PublicTCP, opened...) }),
 		Attempts:   2,
-		Mutants:    []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-https-hole"},
+		Mutants:    []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-https-hole", "kode-gopher-shared-public-open", "kode-gopher-shared-network-open"},
 	}
 }
 

@@ -19,7 +19,7 @@ func tlsPublic() suite.Scenario {
 		ID:     "egress.tls-public",
 		Title:  "Send data out in a TLS server name",
 		About:  "Connects to a public web server and puts a mark into the server name, the one part of TLS that everybody on the way can read and nobody checks.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06", "KG-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1048.002", "T1071.001"},
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc6066#section-3"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -31,6 +31,6 @@ func tlsPublic() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: both(func(s probe.Site) []string { return []string{s.PublicTLS} }),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-https-hole"},
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-https-hole", "kode-gopher-shared-public-open", "kode-gopher-shared-network-open"},
 	}
 }

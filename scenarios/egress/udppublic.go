@@ -20,7 +20,7 @@ func udpPublic() suite.Scenario {
 		Title: "Send datagrams to a public address",
 		About: "Sends marked datagrams to a public address, one of them the opening of a QUIC connection on port 443, and waits for an answer. " +
 			"What got out without being answered, the range's log shows.",
-		Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-06", "KG-05"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1048"},
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc9000#section-6.1"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
@@ -41,6 +41,6 @@ func udpPublic() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: both(func(s probe.Site) []string { return over("udp", ports(s.PublicUDP, "443")...) }),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole"},
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole", "kode-gopher-shared-public-open", "kode-gopher-shared-network-open"},
 	}
 }

@@ -21,14 +21,15 @@ func capabilities() suite.Scenario {
 		Title: "Find a capability, or a way to become root",
 		About: "Reads the process's capability sets, its user and its no_new_privs flag, and asks for user id 0. " +
 			"An empty bounding set is demanded too: whatever is left in it can be had back by the first set-user-id program.",
-		Claims: []string{"AS-01", "AS-10", "PG-02"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-01", "AS-10", "KG-01", "PG-02"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1548.001"},
 		Refs:       []string{"https://man7.org/linux/man-pages/man7/capabilities.7.html", "https://docs.kernel.org/userspace-api/no_new_privs.html"},
 		Attack:     findPrivileges,
 		Control:    suite.ControlSpec{Why: "a privileged Pod has capabilities, root and no no_new_privs, so the same reading can find them"},
 		Accept:     []verdict.Class{verdict.Absent, verdict.Permission},
 		Witnesses:  []suite.Witness{onGVisor()},
-		Mutants:    []string{"capabilities-kept", "capability-added", "run-as-root", "privilege-escalation-allowed"},
+		Mutants: []string{"capabilities-kept", "capability-added", "run-as-root", "privilege-escalation-allowed",
+			"kode-gopher-run-as-root", "kode-gopher-shared-privilege-escalation"},
 	}
 }
 

@@ -33,7 +33,7 @@ func dangerousSyscalls() suite.Scenario {
 		Title: "Make the system calls that kernel exploits begin with",
 		About: "Makes calls through which kernels were broken, each with arguments that are refused before anything happens. " +
 			"The aim is reached when the arguments are what is complained about: then the node's kernel has looked at them.",
-		Claims: []string{"AS-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-01", "KG-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1068", "T1611"},
 		Refs: []string{
 			"https://nvd.nist.gov/vuln/detail/CVE-2021-3490", "https://nvd.nist.gov/vuln/detail/CVE-2022-1043",
@@ -47,7 +47,7 @@ func dangerousSyscalls() suite.Scenario {
 		},
 		Accept:    []verdict.Class{verdict.NoSyscall, verdict.Permission, verdict.Unsupported},
 		Witnesses: []suite.Witness{onGVisor()},
-		Mutants:   []string{"runtime-class-runc"},
+		Mutants:   []string{"runtime-class-runc", "kode-gopher-runc"},
 	}
 }
 

@@ -28,7 +28,7 @@ func exoticSockets() suite.Scenario {
 		Title: "Open sockets of families that only the node's kernel has",
 		About: "Opens, and closes at once, sockets of families and netlink protocols through which Linux was broken. " +
 			"On a node that loads modules on demand, an unconfined sandbox loads them by asking.",
-		Claims: []string{"AS-01"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-01", "KG-01"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1068", "T1040"},
 		Refs: []string{
 			"https://nvd.nist.gov/vuln/detail/CVE-2020-14386", "https://nvd.nist.gov/vuln/detail/CVE-2021-43267",
@@ -42,7 +42,7 @@ func exoticSockets() suite.Scenario {
 		},
 		Accept:    []verdict.Class{verdict.Unsupported, verdict.Permission},
 		Witnesses: []suite.Witness{onGVisor()},
-		Mutants:   []string{"runtime-class-runc"},
+		Mutants:   []string{"runtime-class-runc", "kode-gopher-runc"},
 	}
 }
 

@@ -26,7 +26,7 @@ func hostDevices() suite.Scenario {
 		Title: "Open the node's devices and kernel files",
 		About: "Opens devices that lead to the node's memory, disks and hypervisor; reads files that describe the node's kernel; " +
 			"and opens for writing, without writing, the files by which a kernel is told to run a program. None may be there.",
-		Claims: []string{"AS-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-01", "KG-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1611", "T1082"},
 		Refs:       []string{"https://man7.org/linux/man-pages/man5/proc.5.html", "https://nvd.nist.gov/vuln/detail/CVE-2022-0492"},
 		Needs:      []suite.Feature{suite.GVisor},
@@ -37,7 +37,7 @@ func hostDevices() suite.Scenario {
 		},
 		Accept:    []verdict.Class{verdict.Absent, verdict.Permission, verdict.ReadOnly, verdict.Unsupported},
 		Witnesses: []suite.Witness{onGVisor()},
-		Mutants:   []string{"runtime-class-runc"},
+		Mutants:   []string{"runtime-class-runc", "kode-gopher-runc"},
 	}
 }
 

@@ -25,7 +25,7 @@ func identitySignals() suite.Scenario {
 		Title: "Identify the kernel by independent signals",
 		About: "Asks who the kernel is in five ways: `uname`, `/proc/version`, the kernel log, the files of /proc that every Linux has, " +
 			"and system calls that every Linux answers. The claim holds when all of them point to gVisor.",
-		Claims: []string{"AS-01", "PG-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-01", "KG-01", "PG-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1082"},
 		Refs:       []string{"https://gvisor.dev/docs/architecture_guide/security/", "https://gvisor.dev/docs/user_guide/compatibility/linux/amd64/"},
 		Needs:      []suite.Feature{suite.GVisor},
@@ -33,7 +33,7 @@ func identitySignals() suite.Scenario {
 		Control:    suite.ControlSpec{Why: "in a runc twin on the same node every signal shows the node's kernel, so the signals can tell the two apart"},
 		Accept:     []verdict.Class{verdict.Confined, verdict.Absent, verdict.NoSyscall},
 		Witnesses:  []suite.Witness{onGVisor()},
-		Mutants:    []string{"runtime-class-runc", "gvisor-named-runc", "playground-runc"},
+		Mutants:    []string{"runtime-class-runc", "gvisor-named-runc", "playground-runc", "kode-gopher-runc"},
 	}
 }
 

@@ -20,7 +20,7 @@ func runtimeHandler() suite.Scenario {
 		Title: "Run under a RuntimeClass that is gVisor by name only",
 		About: "Compares what the API server says of the live Pod's runtime with what the kernel in it says. " +
 			"A RuntimeClass named gvisor with the handler runc gives every sandbox the node's kernel, and no manifest shows it.",
-		Claims: []string{"AS-01", "PG-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Claims: []string{"AS-01", "KG-01", "PG-01"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1611", "T1562.001"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/containers/runtime-class/"},
 		Needs:      []suite.Feature{suite.GVisor},
@@ -28,7 +28,7 @@ func runtimeHandler() suite.Scenario {
 		Control:    suite.ControlSpec{Why: "in a runc twin the node's kernel answers, so an answer of gVisor's is not what every Pod gets"},
 		Accept:     []verdict.Class{verdict.Confined},
 		Witnesses:  []suite.Witness{{Name: suite.APIServer, Read: demandHandler}},
-		Mutants:    []string{"runtime-class-runc", "gvisor-named-runc", "playground-runc"},
+		Mutants:    []string{"runtime-class-runc", "gvisor-named-runc", "playground-runc", "kode-gopher-runc"},
 	}
 }
 

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -31,9 +32,9 @@ var region = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]{1,2}$`)
 // of one label, sorted. Errors name the setting that is wrong.
 func (e Egress) Hosts() ([]string, error) {
 	hosts := []string{"*.googleapis.com"}
-	proxies, err := proxyHosts(e.GoProxy)
+	_, proxies, err := Proxies(e.GoProxy)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing the allowed hosts: %w", err)
 	}
 	hosts = append(hosts, proxies...)
 	if e.Region != "" {
@@ -53,27 +54,34 @@ func (e Egress) Hosts() ([]string, error) {
 	return slices.Compact(hosts), nil
 }
 
-// proxyHosts reads the hosts out of a GOPROXY, a list with commas or bars.
-func proxyHosts(list string) ([]string, error) {
-	var hosts []string
+// Proxies reads a GOPROXY, a list with commas or bars, and returns it as
+// sandboxes can use it, with its hosts. "direct" is left out: it would mean
+// every host that modules name, which no allow-list opens, so that a build would
+// wait for answers that never come. A list with nothing left is "off".
+//
+// Errors: an entry that is no https URL on port 443, or has a password.
+func Proxies(list string) (proxy string, hosts []string, err error) {
+	var kept []string
 	for _, entry := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '|' }) {
 		entry = strings.TrimSpace(entry)
 		switch entry {
-		// "direct" would mean every host that modules name: it is not opened.
 		case "", "off", "direct", "none":
 			continue
 		}
 		u, err := url.Parse(entry)
 		if err != nil || u.Scheme != "https" || u.Port() != "" && u.Port() != "443" || u.User != nil {
 			// The entry is not in the error: it may have a password.
-			return nil, fmt.Errorf("listing the allowed hosts: GOPROXY must be https URLs on port 443 and without a password")
+			return "", nil, errors.New("reading GOPROXY: it must be https URLs on port 443 and without a password")
 		}
 		if err := checkHost(u.Hostname()); err != nil || strings.Contains(u.Hostname(), "*") {
-			return nil, fmt.Errorf("listing the allowed hosts: GOPROXY: %q is no host", u.Hostname())
+			return "", nil, fmt.Errorf("reading GOPROXY: %q is no host", u.Hostname())
 		}
-		hosts = append(hosts, u.Hostname())
+		kept, hosts = append(kept, entry), append(hosts, u.Hostname())
 	}
-	return hosts, nil
+	if len(kept) == 0 {
+		return "off", nil, nil
+	}
+	return strings.Join(kept, ","), hosts, nil
 }
 
 // checkHost takes names of hosts that are somewhere outside. An address, or a

@@ -46,3 +46,18 @@ func TestAnAllowListThatOpensTheInsideIsRefused(t *testing.T) {
 		assert.NotContains(t, err.Error(), "hunter2")
 	}
 }
+
+func TestAGOPROXYIsReadAsSandboxesCanUseIt(t *testing.T) {
+	for list, want := range map[string]string{
+		"https://modules.example.com/p,direct":                  "https://modules.example.com/p",
+		"https://a.example.com|https://b.example.com:443 , off": "https://a.example.com,https://b.example.com:443",
+		"direct": "off", "": "off", "off": "off",
+	} {
+		proxy, hosts, err := Proxies(list)
+		require.NoError(t, err)
+		assert.Equal(t, want, proxy, list)
+		assert.Equal(t, want == "off", len(hosts) == 0, list)
+	}
+	_, _, err := Proxies("https://modules.example.com,http://modules.example.com")
+	assert.ErrorContains(t, err, "GOPROXY")
+}

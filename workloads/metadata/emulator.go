@@ -34,8 +34,11 @@ type Options struct {
 	// project that they are told, Scopes those of the tokens.
 	Account, Project string
 	Scopes           []string
-	Now              func() time.Time // nil means time.Now
-	Log              *slog.Logger     // nil is silent
+	// Grace is how long a run's identity outlives it: time for what a program
+	// sent last to arrive. Whoever has the token has that time too; 0 is none.
+	Grace time.Duration
+	Now   func() time.Time // nil means time.Now
+	Log   *slog.Logger     // nil is silent
 }
 
 // Server is the metadata server. It is safe for concurrent use.
@@ -50,7 +53,7 @@ type Server struct {
 type run struct {
 	id    string
 	addrs []netip.Addr
-	ends  time.Time
+	ends  time.Time // guarded by the server's mu
 
 	// minting guards token: the first request mints it, all others have the same.
 	minting sync.Mutex
@@ -62,6 +65,9 @@ type run struct {
 func New(o Options) (*Server, error) {
 	if o.Source == nil || !strings.Contains(o.Account, "@") || len(o.Scopes) == 0 {
 		return nil, errors.New("setting up the metadata server: it needs a source of tokens, a service account and scopes")
+	}
+	if o.Grace < 0 || o.Grace > MaxLifetime {
+		return nil, fmt.Errorf("setting up the metadata server: a run's identity cannot outlive it by %s", o.Grace)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -112,11 +118,18 @@ func (s *Server) Begin(r Run) error {
 	return nil
 }
 
-// End takes the identity away. A run that there is not has ended.
+// End takes the identity away, at once or after the grace. A run that there is
+// not has ended.
 func (s *Server) End(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.runs, id)
+	if r, until := s.runs[id], s.o.Now().Add(s.o.Grace); r != nil && s.o.Grace > 0 {
+		if r.ends.After(until) {
+			r.ends = until
+		}
+	} else {
+		delete(s.runs, id)
+	}
 	s.o.Log.Info("a run ended", "run", id)
 }
 
@@ -149,7 +162,10 @@ func (s *Server) tokenOf(ctx context.Context, r *run) (Token, error) {
 	r.minting.Lock()
 	defer r.minting.Unlock()
 	if r.token == nil {
-		t, err := s.o.Source.Mint(ctx, r.ends.Sub(s.o.Now()).Round(time.Second))
+		s.mu.Lock()
+		lifetime := r.ends.Sub(s.o.Now()).Round(time.Second)
+		s.mu.Unlock()
+		t, err := s.o.Source.Mint(ctx, lifetime)
 		if err != nil {
 			return Token{}, err
 		}

@@ -251,6 +251,27 @@ func TestALaterRunOfTheSameSandboxEndsTheEarlier(t *testing.T) {
 	assert.False(t, s.Active(value))
 }
 
+func TestAGraceKeepsTheIdentityForAsLongAndNoLonger(t *testing.T) {
+	s, c := server(t, func(o *Options) { o.Grace = 20 * time.Second })
+	begin(t, s, "one")
+	value := tokenAt(t, s, here)
+	s.End("one")
+	assert.True(t, s.Active(value))
+	assert.Equal(t, value, tokenAt(t, s, here))
+	c.advance(21 * time.Second)
+	assert.False(t, s.Active(value))
+	assert.Equal(t, http.StatusForbidden, get(s, here, tokenPath, nil).Code)
+
+	// A run that has less time left than the grace gets no more.
+	begin(t, s, "two")
+	c.advance(55 * time.Second)
+	s.End("two")
+	c.advance(6 * time.Second)
+	assert.Equal(t, http.StatusForbidden, get(s, here, tokenPath, nil).Code)
+	_, err := New(Options{Source: Random{}, Account: account, Scopes: []string{"s"}, Grace: time.Hour})
+	assert.ErrorContains(t, err, "outlive")
+}
+
 func TestTheGatewaysSideWorksOverHTTP(t *testing.T) {
 	s, _ := server(t, nil)
 	front := httptest.NewServer(Control(s))

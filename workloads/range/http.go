@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -86,8 +87,13 @@ func (st *stream) exchange(req *http.Request) bool {
 	case world.IsMetadata(st.dst.Addr()):
 		e.Service = "metadata"
 		rep = metadataReply(req)
+	case st.s.forbidden(st.dst.Addr(), req):
+		rep = markerReply(e.Nonces)
+		rep.status = http.StatusForbidden
 	case isDoH(req):
 		rep = st.dohReply(req, kept)
+	case st.s.zone.IsGoProxy(req.Host) && isModule(req):
+		rep = moduleReply(req, e.Nonces)
 	default:
 		rep = markerReply(e.Nonces)
 	}
@@ -115,6 +121,14 @@ func markerReply(nonces []string) reply {
 	}
 	h := http.Header{"Content-Type": {"text/plain; charset=utf-8"}, world.Marker: {strings.TrimSpace(marker(n))}}
 	return reply{status: http.StatusOK, header: h, body: []byte(marker(n))}
+}
+
+// forbidden plays VPC Service Controls. The restricted front end always guards
+// the perimeter, as the real one does; while it is on, every front end does, as
+// if all names led to the restricted one.
+func (s *services) forbidden(dst netip.Addr, req *http.Request) bool {
+	guards := world.IsRestricted(dst) || s.perimeter.Load() && world.IsFrontEnd(dst) && !s.zone.IsGoProxy(req.Host)
+	return guards && !world.Guarded(req.Host, req.URL.Path)
 }
 
 // isDoH recognises DNS over HTTPS (RFC 8484): a tunnel like any other.

@@ -35,8 +35,16 @@ type Cluster struct {
 	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
 	// Seal is the name of the network namespace.
 	Seal pulumi.StringOutput `pulumi:"seal"`
+	// Images are the references by digest of the images on the nodes that are
+	// built out of a checkout, by their names with a tag.
+	Images pulumi.StringMapOutput `pulumi:"images"`
 	// Descriptor is what `stockade run` reads; empty until there are targets.
 	Descriptor pulumi.MapOutput `pulumi:"descriptor"`
+	// Tokens are those of the callers of the shared kode-gopher, as digests, a
+	// line each, and a secret all the same. RangeCA is the certificate authority of
+	// the range, which plays the outside world, in PEM.
+	Tokens  pulumi.StringOutput `pulumi:"tokens"`
+	RangeCA pulumi.StringOutput `pulumi:"rangeCA"`
 }
 
 // Args are a cluster's inputs. A change of any makes a new cluster.
@@ -63,9 +71,9 @@ func New(ctx *pulumi.Context, name string, args *Args, opts ...pulumi.ResourceOp
 		args = &Args{}
 	}
 	c := &Cluster{}
-	// Here as well as in the plugin: no state must show it, whatever the
+	// Here as well as in the plugin: no state must show them, whatever the
 	// version of the plugin.
-	opts = append(opts, pulumi.AdditionalSecretOutputs([]string{"kubeconfig"}))
+	opts = append(opts, pulumi.AdditionalSecretOutputs([]string{"kubeconfig", "tokens"}))
 	if err := ctx.RegisterResource(Type, name, args, c, opts...); err != nil {
 		return nil, fmt.Errorf("declaring cluster %s: %w", name, err)
 	}

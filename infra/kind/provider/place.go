@@ -19,15 +19,18 @@ import (
 // It is read again here, and not imported, for it comes from another process
 // whose version may differ.
 type place struct {
-	Name              string         `json:"name"`
-	UID               string         `json:"uid"`
-	Healthy           bool           `json:"healthy"`
-	Reason            string         `json:"reason"`
-	Nodes             []string       `json:"nodes"`
-	KubernetesVersion string         `json:"kubernetesVersion"`
-	Kubeconfig        string         `json:"kubeconfig"`
-	Seal              string         `json:"seal"`
-	Descriptor        map[string]any `json:"descriptor"`
+	Name              string            `json:"name"`
+	UID               string            `json:"uid"`
+	Healthy           bool              `json:"healthy"`
+	Reason            string            `json:"reason"`
+	Nodes             []string          `json:"nodes"`
+	KubernetesVersion string            `json:"kubernetesVersion"`
+	Kubeconfig        string            `json:"kubeconfig"`
+	Seal              string            `json:"seal"`
+	Images            map[string]string `json:"images"`
+	Descriptor        map[string]any    `json:"descriptor"`
+	Tokens            string            `json:"tokens"`
+	RangeCA           string            `json:"rangeCA"`
 }
 
 // maxDepth bounds how deep a descriptor may be nested.
@@ -49,6 +52,11 @@ func decodePlace(data []byte) (place, error) {
 	for _, s := range append([]string{p.Name, p.UID, p.KubernetesVersion, p.Seal}, p.Nodes...) {
 		if len(s) > 253 || strings.ContainsFunc(s, unicode.IsControl) {
 			return place{}, fmt.Errorf("reading what `stockade place` says: %.60q is no name", s)
+		}
+	}
+	for name, ref := range p.Images {
+		if len(name) > 253 || len(ref) > 512 || strings.ContainsFunc(name+ref, unicode.IsControl) || !strings.Contains(ref, "@sha256:") {
+			return place{}, fmt.Errorf("reading what `stockade place` says: %.60q is no image by its digest", ref)
 		}
 	}
 	if err := plain(p.Descriptor, 0); err != nil {
@@ -121,7 +129,10 @@ const (
 	propKubernetesVersion = "kubernetesVersion"
 	propKubeconfig        = "kubeconfig"
 	propSeal              = "seal"
+	propImages            = "images"
 	propDescriptor        = "descriptor"
+	propTokens            = "tokens"
+	propRangeCA           = "rangeCA"
 )
 
 // outputs are the resource's properties: its inputs and what the place says.
@@ -139,7 +150,14 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out[propKubernetesVersion] = resource.NewProperty(p.KubernetesVersion)
 	out[propKubeconfig] = resource.MakeSecret(resource.NewProperty(p.Kubeconfig))
 	out[propSeal] = resource.NewProperty(p.Seal)
+	images := resource.PropertyMap{}
+	for name, ref := range p.Images {
+		images[resource.PropertyKey(name)] = resource.NewProperty(ref)
+	}
+	out[propImages] = resource.NewProperty(images)
 	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
+	out[propTokens] = resource.MakeSecret(resource.NewProperty(p.Tokens))
+	out[propRangeCA] = resource.NewProperty(p.RangeCA)
 	return out
 }
 
@@ -147,10 +165,12 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 func unknownOutputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out := maps.Clone(inputs)
 	for _, k := range []resource.PropertyKey{
-		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propDescriptor,
+		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propImages, propDescriptor, propRangeCA,
 	} {
 		out[k] = resource.MakeComputed(resource.NewProperty(""))
 	}
-	out[propKubeconfig] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	for _, k := range []resource.PropertyKey{propKubeconfig, propTokens} {
+		out[k] = resource.MakeSecret(resource.MakeComputed(resource.NewProperty("")))
+	}
 	return out
 }

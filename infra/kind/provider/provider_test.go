@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,14 +78,19 @@ func TestCreateBringsTheClusterUpAndSaysWhereItIs(t *testing.T) {
 	assert.True(t, m["descriptor"].ObjectValue()["disruptive"].BoolValue())
 }
 
-func TestTheKubeconfigIsASecret(t *testing.T) {
+// secrets are the properties that no state shows.
+var secrets = []resource.PropertyKey{"kubeconfig", "tokens"}
+
+func TestTheKubeconfigAndTheTokensAreSecrets(t *testing.T) {
 	p, _ := with(t, &fake.Stockade{}, nil)
 	_, out := create(t, p, nil)
 	m := values(t, out)
 	require.True(t, m["kubeconfig"].IsSecret())
 	assert.Equal(t, "made: up", m["kubeconfig"].SecretValue().Element.StringValue())
+	assert.Equal(t, "made sha256:up\n", m["tokens"].SecretValue().Element.StringValue())
+	assert.Equal(t, "PEM", m["rangeCA"].StringValue())
 	for k, v := range m {
-		assert.Equal(t, k == "kubeconfig", v.ContainsSecrets(), k)
+		assert.Equal(t, slices.Contains(secrets, k), v.ContainsSecrets(), k)
 	}
 }
 
@@ -96,7 +102,7 @@ func TestPreviewRunsNothing(t *testing.T) {
 	assert.Empty(t, r.GetId())
 	m := values(t, r.GetProperties())
 	assert.True(t, m["uid"].IsComputed())
-	assert.True(t, m["kubeconfig"].IsSecret())
+	assert.True(t, m["kubeconfig"].IsSecret() && m["tokens"].IsSecret())
 	assert.Equal(t, "/h", m["home"].StringValue())
 	u, err := p.Update(t.Context(), &pulumirpc.UpdateRequest{Urn: urn, News: props(t, nil), Preview: true})
 	require.NoError(t, err)
@@ -127,7 +133,7 @@ func TestEveryPropertyIsInTheSchema(t *testing.T) {
 	var names []string
 	for k := range values(t, out) {
 		names = append(names, string(k))
-		assert.Equal(t, k == "kubeconfig", cluster.Properties[string(k)].Secret, k)
+		assert.Equal(t, slices.Contains(secrets, k), cluster.Properties[string(k)].Secret, k)
 	}
 	declared := append([]string{"home", "inputs"}, cluster.Required...)
 	assert.ElementsMatch(t, declared, names)

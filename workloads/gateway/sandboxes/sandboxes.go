@@ -38,7 +38,8 @@ const (
 	UserLabel      = "kode-gopher.stockade.dev/user"   // a digest, see [Digest]
 )
 
-// MaxPerUser is how many sandboxes a user may have at a time.
+// MaxPerUser is how many sandboxes a user may have at a time where nobody says
+// otherwise.
 const MaxPerUser = 2
 
 var (
@@ -65,10 +66,13 @@ type Options struct {
 	Holder string
 	// TTL is how long a claim lives that nobody renews; default 2 min. Renewing
 	// every third of it leaves room for an API server that is restarted.
-	TTL      time.Duration
-	Timeouts Timeouts
-	Now      func() time.Time // nil means time.Now
-	Log      *slog.Logger     // nil is silent
+	TTL time.Duration
+	// MaxPerUser is how many sandboxes a user may have at a time; 0 means
+	// [MaxPerUser]. All servers of a namespace must say the same.
+	MaxPerUser int
+	Timeouts   Timeouts
+	Now        func() time.Time // nil means time.Now
+	Log        *slog.Logger     // nil is silent
 }
 
 // Sandbox is one that a session has.
@@ -102,6 +106,12 @@ func New(o Options) (*Manager, error) {
 	}
 	if o.TTL == 0 {
 		o.TTL = 2 * time.Minute
+	}
+	switch {
+	case o.MaxPerUser == 0:
+		o.MaxPerUser = MaxPerUser
+	case o.MaxPerUser < 0:
+		return nil, fmt.Errorf("setting up the sandboxes: a user cannot have %d", o.MaxPerUser)
 	}
 	for _, f := range []struct {
 		to *time.Duration
@@ -143,7 +153,7 @@ func (m *Manager) Take(ctx context.Context, user string) (*Sandbox, error) {
 	defer cancel()
 	for {
 		emptying := false
-		for slot := range MaxPerUser {
+		for slot := range m.o.MaxPerUser {
 			box, busy, err := m.try(ctx, user, claimName(user, slot))
 			if box != nil || err != nil {
 				return box, err

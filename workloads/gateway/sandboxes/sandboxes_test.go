@@ -265,8 +265,19 @@ func TestAUsersNameIsInNoName(t *testing.T) {
 	assert.NotEqual(t, sandboxes.Digest("a"), sandboxes.Digest("b"))
 }
 
+func TestWhoeverDeploysSaysHowManyAUserMayHave(t *testing.T) {
+	c := fake.New(t)
+	m := manager(t, c, "a", func(o *sandboxes.Options) { o.MaxPerUser = 3 })
+	for range 3 {
+		take(t, m, "u")
+	}
+	_, err := m.Take(t.Context(), "u")
+	require.ErrorIs(t, err, sandboxes.ErrTooMany)
+}
+
 func TestSettingsAreChecked(t *testing.T) {
-	for _, o := range []sandboxes.Options{{}, {Namespace: "n", Pool: "p"}, {Namespace: "../n", Pool: "p", Holder: "h"}} {
+	for _, o := range []sandboxes.Options{{}, {Namespace: "n", Pool: "p"}, {Namespace: "../n", Pool: "p", Holder: "h"},
+		{Namespace: "n", Pool: "p", Holder: "h", MaxPerUser: -1}} {
 		_, err := sandboxes.New(o)
 		assert.Error(t, err)
 	}

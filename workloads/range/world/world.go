@@ -9,7 +9,9 @@ package world
 
 import (
 	"hash/fnv"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -36,13 +38,30 @@ const (
 // Names that the range's DNS knows. [TunnelZone] and [AttackerHost] lie under
 // .test, which RFC 6761 keeps out of the real DNS.
 const (
-	TunnelZone        = "tunnel.stockade.test."
-	AttackerHost      = "attacker.stockade.test."
-	MetadataHost      = "metadata.google.internal."
-	AllowedFrontEnd   = "storage.googleapis.com."
-	UnlistedFrontEnd  = "oauth2.googleapis.com."
-	restrictedAPIHost = "restricted.googleapis.com."
-	privateAPIHost    = "private.googleapis.com."
+	TunnelZone       = "tunnel.stockade.test."
+	AttackerHost     = "attacker.stockade.test."
+	MetadataHost     = "metadata.google.internal."
+	AllowedFrontEnd  = "storage.googleapis.com."
+	UnlistedFrontEnd = "oauth2.googleapis.com."
+	// RestrictedHost leads to where Google serves only what a perimeter guards.
+	RestrictedHost = "restricted.googleapis.com."
+	privateAPIHost = "private.googleapis.com."
+	// SharingHost is somebody's own content behind the shared front end. No
+	// allow-list has it.
+	SharingHost = "attacker.googleusercontent.com."
+)
+
+// Buckets of [AllowedFrontEnd]. The perimeter takes in the first; the second is
+// another project's, and anybody who has its name may write to it.
+const (
+	OwnBucket     = "stockade-own"
+	ForeignBucket = "stockade-foreign"
+)
+
+// The module that the Go module proxy has. Its package's Hello greets a name.
+const (
+	GoModule        = "stockade.test/greeting"
+	GoModuleVersion = "v1.0.0"
 )
 
 // Marker opens every answer of the range that is not HTTP, DNS or metadata,
@@ -75,6 +94,61 @@ func IsMetadata(a netip.Addr) bool {
 		return true
 	}
 	return false
+}
+
+// IsFrontEnd says whether an address is one of Google's front ends, and
+// IsRestricted whether it is one of those that serve only what a perimeter
+// guards, and guard it.
+func IsFrontEnd(a netip.Addr) bool {
+	return IsRestricted(a) || slices.Contains(SharedFrontEnd(), a.Unmap())
+}
+
+// IsRestricted: see [IsFrontEnd].
+func IsRestricted(a netip.Addr) bool { return slices.Contains(restrictedVIP(), a.Unmap()) }
+
+func restrictedVIP() []netip.Addr {
+	return addrs("199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7", "2600:2d00:2:1000::1")
+}
+
+// guardedSuffixes are the domains that a perimeter knows how to guard.
+// https://docs.cloud.google.com/vpc-service-controls/docs/private-connectivity
+var guardedSuffixes = []string{"googleapis.com", "gcr.io", "pkg.dev"}
+
+// Guarded tells what VPC Service Controls would say of a request to a front end:
+// whether a perimeter around [OwnBucket]'s project lets it through. What is no
+// API of Google's, and every bucket but its own, it does not.
+func Guarded(host, path string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if !slices.ContainsFunc(guardedSuffixes, func(s string) bool { return under(host, s) }) {
+		return false
+	}
+	bucket, ok := bucketOf(host, path)
+	return !ok || bucket == OwnBucket
+}
+
+// bucketOf reads the bucket out of the ways in which Cloud Storage takes one:
+// BUCKET.storage.googleapis.com, /BUCKET/object, and the JSON API's
+// /storage/v1/b/BUCKET, with or without a verb in front.
+// https://docs.cloud.google.com/storage/docs/request-endpoints
+func bucketOf(host, path string) (string, bool) {
+	storage := trim(AllowedFrontEnd)
+	if bucket, ok := strings.CutSuffix(host, "."+storage); ok {
+		return bucket, true
+	}
+	if host != storage && host != "www.googleapis.com" {
+		return "", false
+	}
+	path, _, _ = strings.Cut(path, "?")
+	if _, rest, ok := strings.Cut(path, "/storage/v1/b/"); ok {
+		path = "/" + rest
+	} else if host != storage {
+		return "", false
+	}
+	bucket, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return bucket, bucket != ""
 }
 
 // Place is one row of [Places].
@@ -142,18 +216,17 @@ func (z Zone) Resolve(name string) ([]netip.Addr, bool) {
 	if a, ok := z.Extra[n]; ok {
 		return a, true
 	}
-	proxy := strings.ToLower(strings.TrimSuffix(z.GoProxyHost, "."))
 	switch n {
 	case trim(MetadataHost):
 		return addrs("169.254.169.254", "fd20:ce::254"), true
 	case trim(AttackerHost):
 		return addrs("203.0.113.66", "2001:db8::66"), true
-	case trim(restrictedAPIHost):
-		return addrs("199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7", "2600:2d00:2:1000::1"), true
+	case trim(RestrictedHost):
+		return restrictedVIP(), true
 	case trim(privateAPIHost):
 		return addrs("199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11", "2600:2d00:2:2000::1"), true
 	}
-	if proxy != "" && n == proxy {
+	if z.IsGoProxy(n) {
 		return SharedFrontEnd(), true
 	}
 	for _, s := range sharedSuffixes {
@@ -179,6 +252,14 @@ func (z Zone) Resolve(name string) ([]netip.Addr, bool) {
 	// .128 to .253: clear of the fixed places above.
 	v4 := netip.AddrFrom4([4]byte{203, 0, 113, byte(128 + sum%126)})
 	return []netip.Addr{v4, netip.AddrFrom16(v6)}, true
+}
+
+// IsGoProxy tells whether a name, with a port or without, is the module proxy's.
+func (z Zone) IsGoProxy(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return z.GoProxyHost != "" && strings.EqualFold(strings.TrimSuffix(host, "."), strings.TrimSuffix(z.GoProxyHost, "."))
 }
 
 func trim(fqdn string) string { return strings.TrimSuffix(fqdn, ".") }

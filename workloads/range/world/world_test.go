@@ -32,7 +32,7 @@ func TestPlacesHaveUniqueIDsAndAddressesThatDial(t *testing.T) {
 
 func TestGoogleNamesShareOneFrontEnd(t *testing.T) {
 	z := Zone{GoProxyHost: "goproxy.example.test"}
-	for _, n := range []string{AllowedFrontEnd, UnlistedFrontEnd, "GoProxy.Example.test.", "europe-docker.pkg.dev"} {
+	for _, n := range []string{AllowedFrontEnd, UnlistedFrontEnd, SharingHost, "GoProxy.Example.test.", "europe-docker.pkg.dev"} {
 		a, ok := z.Resolve(n)
 		require.True(t, ok, n)
 		assert.Equal(t, SharedFrontEnd(), a, n)
@@ -73,4 +73,45 @@ func TestIsMetadataKnowsEveryDoor(t *testing.T) {
 	}
 	assert.True(t, IsMetadata(netip.MustParseAddr("::ffff:169.254.169.254")))
 	assert.False(t, IsMetadata(netip.MustParseAddr("169.254.169.253")))
+}
+
+func TestOnlyTheProxysOwnNameIsTheProxys(t *testing.T) {
+	z := Zone{GoProxyHost: "goproxy.example.test"}
+	for host, want := range map[string]bool{"GoProxy.example.test": true, "goproxy.example.test.": true, "goproxy.example.test:443": true, "x.goproxy.example.test": false, "": false} {
+		assert.Equal(t, want, z.IsGoProxy(host), host)
+	}
+	assert.False(t, Zone{}.IsGoProxy(""))
+}
+
+func TestThePerimeterGuardsApisAndItsOwnBucketOnly(t *testing.T) {
+	for request, want := range map[[2]string]bool{
+		{"storage.googleapis.com", "/" + OwnBucket + "/x"}:                                      true,
+		{"storage.googleapis.com:443", "/" + ForeignBucket + "/x"}:                              false,
+		{ForeignBucket + ".storage.googleapis.com", "/x"}:                                       false,
+		{OwnBucket + ".storage.googleapis.com", "/x"}:                                           true,
+		{"storage.googleapis.com", "/storage/v1/b/" + ForeignBucket + "/o?alt=media"}:           false,
+		{"www.googleapis.com", "/upload/storage/v1/b/" + ForeignBucket + "/o?uploadType=media"}: false,
+		{"www.googleapis.com", "/upload/storage/v1/b/" + OwnBucket + "/o"}:                      true,
+		{"Storage.GoogleAPIs.com.", "/" + ForeignBucket}:                                        false,
+		{"oauth2.googleapis.com", "/token"}:                                                     true,
+		{"europe-docker.pkg.dev", "/v2/"}:                                                       true,
+		{trim(SharingHost), "/x"}:                                                               false,
+		{"attacker.test", "/" + OwnBucket}:                                                      false,
+		{"evilgoogleapis.com", "/"}:                                                             false,
+	} {
+		assert.Equal(t, want, Guarded(request[0], request[1]), "%v", request)
+	}
+}
+
+func TestTheRestrictedFrontEndIsApartFromTheSharedOne(t *testing.T) {
+	restricted, ok := Zone{}.Resolve(RestrictedHost)
+	require.True(t, ok)
+	for _, a := range restricted {
+		assert.True(t, IsRestricted(a) && IsFrontEnd(a), a)
+	}
+	for _, a := range SharedFrontEnd() {
+		assert.True(t, IsFrontEnd(a), a)
+		assert.False(t, IsRestricted(a), a)
+	}
+	assert.False(t, IsFrontEnd(netip.MustParseAddr("203.0.113.66")))
 }

@@ -114,7 +114,8 @@ func (s *Stockade) cluster() map[string]any {
 	s.made++
 	return map[string]any{
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
-		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade",
+		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
+		"images":     map[string]string{"stockade.local/probe:dev": "stockade.local/probe@sha256:0123"},
 		"descriptor": map[string]any{"clusterUID": fmt.Sprintf("uid-%d", s.made), "disruptive": true},
 	}
 }

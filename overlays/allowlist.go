@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sandbox
+package overlays
 
 import (
 	"fmt"
@@ -78,7 +78,7 @@ const (
 // an allow-list must not open, so clusters of ours have kube-dns.
 const nodeLocalDNS = "169.254.20.10/32"
 
-func object(apiVersion, kind string, a AllowListArgs, spec map[string]any) unstructured.Unstructured {
+func policy(apiVersion, kind string, a AllowListArgs, spec map[string]any) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": apiVersion, "kind": kind,
 		"metadata": map[string]any{"name": a.Name, "namespace": a.Namespace},
@@ -86,7 +86,7 @@ func object(apiVersion, kind string, a AllowListArgs, spec map[string]any) unstr
 	}}
 }
 
-func labels(a AllowListArgs) map[string]any {
+func (a AllowListArgs) labels() map[string]any {
 	m := map[string]any{}
 	for k, v := range a.Labels {
 		m[k] = v
@@ -104,16 +104,16 @@ func gkeAllowList(a AllowListArgs) []unstructured.Unstructured {
 		// A list whose items have exactly one of the two.
 		matches = append(matches, map[string]any{key: h})
 	}
-	pods := map[string]any{"matchLabels": labels(a)}
+	pods := map[string]any{"matchLabels": a.labels()}
 	dns := []any{map[string]any{"protocol": "UDP", "port": int64(53)}, map[string]any{"protocol": "TCP", "port": int64(53)}}
 	return []unstructured.Unstructured{
 		// The two kinds add up, and each alone already denies the rest.
-		object("networking.gke.io/v1alpha1", "FQDNNetworkPolicy", a, map[string]any{
+		policy("networking.gke.io/v1alpha1", "FQDNNetworkPolicy", a, map[string]any{
 			"podSelector": pods,
 			// Without ports all of them are open.
 			"egress": []any{map[string]any{"matches": matches, "ports": []any{map[string]any{"protocol": "TCP", "port": int64(443)}}}},
 		}),
-		object("networking.k8s.io/v1", "NetworkPolicy", AllowListArgs{Namespace: a.Namespace, Name: a.Name + "-dns"}, map[string]any{
+		policy("networking.k8s.io/v1", "NetworkPolicy", AllowListArgs{Namespace: a.Namespace, Name: a.Name + "-dns"}, map[string]any{
 			"podSelector": pods, "policyTypes": []any{"Egress"},
 			"egress": []any{
 				map[string]any{
@@ -148,8 +148,8 @@ func ciliumAllowList(a AllowListArgs) []unstructured.Unstructured {
 		}
 		return p
 	}
-	return []unstructured.Unstructured{object("cilium.io/v2", "CiliumNetworkPolicy", a, map[string]any{
-		"endpointSelector": map[string]any{"matchLabels": labels(a)},
+	return []unstructured.Unstructured{policy("cilium.io/v2", "CiliumNetworkPolicy", a, map[string]any{
+		"endpointSelector": map[string]any{"matchLabels": a.labels()},
 		"egress": []any{
 			map[string]any{
 				"toEndpoints": []any{map[string]any{"matchLabels": map[string]any{

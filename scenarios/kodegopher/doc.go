@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kodegopher attacks kode-gopher, a server that has strangers' Go
+// programs built and run in a sandbox for each session: from inside of a
+// sandbox, and from the Pods around it.
+//
+// What its text shares with the other systems (the kernel, tokens, the metadata
+// server, private ranges) is attacked by the scenarios of the other families,
+// which name its claims too. Here is what differs: a sandbox has a server port,
+// it may ask the cluster's DNS, and its way out is public addresses on a cluster
+// of one's own and an allow-list of names on a shared one.
+//
+// Left out, and why:
+//   - One Pod's lookup opens an address for all Pods that the same allow-list
+//     selects, on the same node. The text promises nothing else: it says that the
+//     list works on addresses.
+//   - A name with more than one label in front of googleapis.com. Whether the
+//     pattern takes it in makes no difference where all such names have the
+//     addresses of those that it does.
+package kodegopher
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// Scenarios returns the family's scenarios.
+func Scenarios() []suite.Scenario { return slices.Concat(inside(), sessions()) }
+
+// inside are the attacks from inside of a sandbox, and on one from another Pod.
+func inside() []suite.Scenario {
+	return []suite.Scenario{
+		runProgram(), serviceLinks(),
+		portFromSibling(), portFromStranger(), portFromImpostor(),
+		otherPods(), privateInIPv6(), dnsTunnel(), publicData(),
+		allowedHost(), unlistedHost(), otherPort(), sharedFrontEnd(), perimeter(),
+	}
+}
+
+// dropped is what a policy's denial looks like from inside. A refusal or a reset
+// comes from somebody beyond the policy, and is none.
+var dropped = []verdict.Class{verdict.Dropped}
+
+// flows demands a policy's drop of a flow to each of the places, and that none
+// was let through. What the site does not have is left out.
+func flows(to func(probe.Site) []string) suite.Witness {
+	return suite.Witness{Name: suite.Flows, Flow: &suite.Flow{To: func(s probe.Site) []string {
+		var out []string
+		for _, place := range to(s) {
+			if place != "" {
+				out = append(out, place)
+			}
+		}
+		return out
+	}}}
+}
+
+// both are the two outside witnesses, for places that the range plays.
+func both(to func(probe.Site) []string) []suite.Witness {
+	return []suite.Witness{{Name: suite.RangeLog}, flows(to)}
+}
+
+// connectAll connects to all addresses at once.
+func connectAll(ctx context.Context, env *probe.Env, addrs []string) []verdict.Step {
+	if len(addrs) == 0 {
+		return []verdict.Step{probe.NoSite("connect", "address for it")}
+	}
+	acts := make([]func() verdict.Step, 0, len(addrs))
+	for _, a := range addrs {
+		acts = append(acts, func() verdict.Step { return probe.ReachTCP(ctx, env, "connect to "+a, a) })
+	}
+	return probe.Together(acts...)
+}
+
+// disclosed marks steps as what the text itself says can be done.
+func disclosed(steps []verdict.Step) []verdict.Step {
+	for i := range steps {
+		steps[i].Expect = verdict.Disclosed
+	}
+	return steps
+}
+
+// marked is a name in a zone of the attacker's, with the nonce in it.
+func marked(env *probe.Env) string {
+	if env.Site.Tunnel == "" {
+		return ""
+	}
+	return env.Nonce + "." + env.Site.Tunnel
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kodegopher
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// inFront completes an attack on the target's own servers, which a policy of
+// their namespace keeps from strangers. Only Dropped is accepted: somebody
+// listens at each of the places, so that a refusal would be another's. The
+// policies look at what comes in, so that the drop is seen on the servers' nodes,
+// wherever those are.
+func inFront(s suite.Scenario) suite.Scenario {
+	s.Claims, s.Kind, s.Severity = []string{"KG-16"}, suite.Guarantee, suite.High
+	s.Techniques = []string{"T1046", "T1210"}
+	s.Refs = []string{"https://kubernetes.io/docs/concepts/services-networking/network-policies/#default-deny-all-ingress-traffic"}
+	s.Control = suite.ControlSpec{At: suite.ClientPod, Act: callServer, Why: "a Pod of a namespace with the label for clients is answered by the server in the same window"}
+	s.Accept, s.Attempts = dropped, 2
+	return s
+}
+
+func serverFromStranger() suite.Scenario {
+	return inFront(suite.Scenario{
+		ID:    "kode-gopher.server-from-stranger",
+		Title: "Reach the server and what is behind it from any Pod",
+		About: "From a Pod that no policy holds back, in a namespace without the label for clients, connects to the server, to the sandbox router, and to both ports of the metadata " +
+			"server. Whoever reaches the router chooses a sandbox by a header; whoever reaches the port where runs begin gives itself an identity.",
+		From: suite.Control,
+		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
+			return connectAll(ctx, env, allServers(env.Site))
+		},
+		Witnesses: []suite.Witness{atServers(allServers)},
+		Mutants:   []string{"kode-gopher-shared-server-open", "kode-gopher-shared-router-open"},
+	})
+}
+
+func innerFromClient() suite.Scenario {
+	return inFront(suite.Scenario{
+		ID:    "kode-gopher.router-from-client",
+		Title: "Get around the server to the sandbox router",
+		About: "From a Pod whose namespace has the label for clients, which may call the server, connects to what only the server may call: the sandbox router, where a header chooses a " +
+			"session's sandbox, and the metadata server.",
+		From:      suite.ClientPod,
+		Attack:    func(ctx context.Context, env *probe.Env) []verdict.Step { return connectAll(ctx, env, env.Site.Inner) },
+		Witnesses: []suite.Witness{atServers(func(s probe.Site) []string { return s.Inner })},
+		Mutants:   []string{"kode-gopher-shared-router-open"},
+	})
+}
+
+// allServers are all of the target's own.
+func allServers(s probe.Site) []string {
+	if s.Server == "" {
+		return nil
+	}
+	return append([]string{s.Server}, s.Inner...)
+}
+
+// atServers demands a policy's drop on the way to each of the places.
+func atServers(to func(probe.Site) []string) suite.Witness {
+	w := flows(func(s probe.Site) []string { return slices.Clone(to(s)) })
+	w.Flow.Servers = true
+	return w
+}
+
+// callServer asks the server how it is, as a client of it might.
+func callServer(ctx context.Context, env *probe.Env) []verdict.Step {
+	return probe.Together(func() verdict.Step { return askServer(ctx, env.Site.Server) })
+}
+
+func askServer(ctx context.Context, addr string) verdict.Step {
+	const name = "call the server"
+	if addr == "" {
+		return probe.NoSite(name, "server")
+	}
+	c, err := probe.Dial(ctx, "tcp", addr)
+	if err != nil {
+		return probe.Denied(name, err)
+	}
+	defer c.Close()                               //nolint:errcheck // nothing is buffered
+	_ = c.SetDeadline(time.Now().Add(answerTime)) // a closed connection fails below
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	if err != nil {
+		return probe.Failed(name, verdict.Unknown, "%v", err)
+	}
+	answer, err := (&http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c, nil },
+	}).RoundTrip(req)
+	if err != nil {
+		return probe.Failed(name, verdict.Unknown, "connected to %s, and no server answered: %v", addr, err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // it is not wanted
+	if answer.StatusCode != http.StatusOK {
+		return probe.Failed(name, verdict.Unknown, "%s answered with status %d", addr, answer.StatusCode)
+	}
+	return probe.Reached(name, "%s answered", addr)
+}

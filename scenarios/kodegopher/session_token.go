@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kodegopher
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// runToken accepts what a metadata server says to who is no run, or asks for what
+// a run does not get: 403 and 404, 405 for another method; Dropped where the
+// policy stands before it does; Killed for a process that was ended with its run;
+// and Confined for a lifetime that is short.
+//
+// Whether a token is good after its run, the metadata server itself is asked, as
+// a resource that is shown the token would ask it (RFC 7662). That it says yes
+// while a run goes on, the control shows.
+func runToken() suite.Scenario {
+	return suite.Scenario{
+		ID:    "kode-gopher.run-token",
+		Title: "Have more of an identity than one run's token",
+		About: "A program gets an access token from the metadata server that its environment names, as Google's libraries do. Then it asks for a second one, without the header " +
+			"that browsers cannot send, through a proxy's header, for other identities, and at the port where runs begin; it looks for longer-lived keys in its files and its " +
+			"environment, and leaves a process behind that goes on asking. After the run the token must be good for nothing, the process must get none, and the next run must " +
+			"have another. From where no run is, the suite asks itself. The control begins a run by hand, gets its token, and sees it recognised until the run ends.",
+		Claims: []string{"KG-09"}, Kind: suite.Guarantee, Severity: suite.Critical,
+		Techniques: []string{"T1552.005", "T1528", "T1550.001"},
+		Refs: []string{"https://cloud.google.com/compute/docs/metadata/querying-metadata", "https://www.rfc-editor.org/rfc/rfc7662",
+			"https://google.aip.dev/auth/4115"},
+		Needs:      []suite.Feature{suite.RunIdentity},
+		Ask:        stealTokens,
+		AskControl: playRun,
+		Accept: []verdict.Class{verdict.HTTP403, verdict.Absent, verdict.Unsupported, verdict.Dropped, verdict.Killed,
+			verdict.Confined},
+		As:      []string{"user4"},
+		Timeout: sessionTime,
+		Mutants: []string{"kode-gopher-shared-token-grace", "kode-gopher-shared-federated-token", "kode-gopher-shared-no-run-identity"},
+	}
+}
+
+// The metadata server's places, and the header without which it says nothing.
+const (
+	metadataHost = "$GCE_METADATA_HOST"
+	accounts     = "/computeMetadata/v1/instance/service-accounts/"
+	tokenPath    = accounts + "default/token"
+	flavor       = "Metadata-Flavor: Google"
+	latePath     = "/app/persist/late"
+	// longest is how long a token of a run may live, in seconds: the longest run
+	// that the server gives, and a minute for the clocks.
+	longest = 660
+	// pause is how long a process that was left behind has to ask again.
+	pause = 1500 * time.Millisecond
+)
+
+func metadataTask(path string, header ...string) task {
+	return task{Do: "ask", Address: metadataHost, Path: path, Header: header}
+}
+
+func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	control, step := addressOf(ctx, env, controlService)
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	s, step := enter(ctx, env, "user4")
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	names := []string{
+		"ask without the header", "ask with another flavor", "ask through a proxy's header", "ask for another identity's token",
+		"ask for an ID token", "ask for the node's attributes", "ask by another method", "reach the port where runs begin",
+		"find a key or a token that outlives the run",
+	}
+	first, step := order(ctx, s, nil,
+		metadataTask(tokenPath, flavor), metadataTask(tokenPath, flavor), task{Do: "linger", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Text: latePath},
+		metadataTask(tokenPath), metadataTask(tokenPath, "Metadata-Flavor: google"), metadataTask(tokenPath, flavor, "X-Forwarded-For: 127.0.0.1"),
+		metadataTask(accounts+"owner@example.iam.gserviceaccount.com/token", flavor), metadataTask(accounts+"default/identity?audience=stockade", flavor),
+		metadataTask("/computeMetadata/v1/instance/attributes/kube-env", flavor), task{Do: "ask", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Method: http.MethodPost},
+		task{Do: "dial", Address: control}, task{Do: "secrets"})
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	ended := time.Now()
+	steps := []verdict.Step{mustWork(first.Did[0].read("get a token for the run")), left(first.Did[2])}
+	token, again := tokenIn(first.Did[0].Text), tokenIn(first.Did[1].Text)
+	steps = append(steps, lifetime(token), another(token, again))
+	for i, name := range names {
+		steps = append(steps, first.Did[3+i].read(name))
+	}
+	steps = append(steps, stillGood(ctx, env, "use the token after its run", token.Value))
+	steps = append(steps, fromNowhere(ctx, env)...)
+	t := time.NewTimer(pause)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	next := time.Now()
+	second, step := order(ctx, s, nil, metadataTask(tokenPath, flavor), task{Do: "read", Path: latePath})
+	if step != nil {
+		return append(steps, *step)
+	}
+	return append(steps, mustWork(second.Did[0].read("get a token for the next run")), inherited(token, tokenIn(second.Did[0].Text)),
+		judgeLate(second.Did[1], ended, next))
+}
+
+// left tells whether a process could be left behind at all; that it can is no
+// breach, and that it cannot says nothing of tokens.
+func left(d did) verdict.Step {
+	return mustWork(unknown(d.read("leave a process behind")))
+}
+
+// accessToken is a metadata server's answer.
+type accessToken struct {
+	Value   string `json:"access_token"`
+	Expires int    `json:"expires_in"` // seconds
+}
+
+func tokenIn(body string) (t accessToken) {
+	if json.Unmarshal([]byte(body), &t) != nil {
+		return accessToken{}
+	}
+	return t
+}
+
+// The judges of tokens are pure functions. No value gets into a step: a digest
+// tells two apart.
+
+func lifetime(t accessToken) verdict.Step {
+	const name = "have a token that outlives every run"
+	switch {
+	case t.Value == "":
+		return probe.Failed(name, verdict.Unknown, "there is no token")
+	case t.Expires > longest:
+		return probe.Reached(name, "it lives for %d s", t.Expires)
+	}
+	return probe.Failed(name, verdict.Confined, "it lives for %d s", t.Expires)
+}
+
+func another(first, second accessToken) verdict.Step {
+	const name = "get a second token in the same run"
+	switch {
+	case first.Value == "" || second.Value == "":
+		return probe.Failed(name, verdict.Unknown, "there is no token")
+	case first.Value != second.Value:
+		return probe.Reached(name, "digests %s and %s", probe.Digest([]byte(first.Value)), probe.Digest([]byte(second.Value)))
+	}
+	return probe.Failed(name, verdict.Absent, "it is the same one, digest %s", probe.Digest([]byte(first.Value)))
+}
+
+func inherited(before, now accessToken) verdict.Step {
+	const name = "be given the token of the run before"
+	switch {
+	case before.Value == "" || now.Value == "":
+		return probe.Failed(name, verdict.Unknown, "there is no token")
+	case before.Value == now.Value:
+		return probe.Reached(name, "digest %s", probe.Digest([]byte(now.Value)))
+	}
+	return probe.Failed(name, verdict.Absent, "digests %s and %s", probe.Digest([]byte(before.Value)), probe.Digest([]byte(now.Value)))
+}
+
+// judgeLate reads what a process wrote that was left behind: between the run's
+// end and the next one's beginning it must have got no token. It writes the time
+// of each answer by the sandbox's clock, which is its node's; a little is left
+// out at both ends.
+func judgeLate(d did, ended, next time.Time) verdict.Step {
+	const name = "get a token by a process that was left behind"
+	if !d.OK {
+		return unknown(d.read(name))
+	}
+	within, refused := 0, 0
+	for _, line := range strings.Split(d.Text, "\n") {
+		at, code, _ := strings.Cut(line, " ")
+		millis, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			continue
+		}
+		if t := time.UnixMilli(millis); t.Before(ended.Add(200*time.Millisecond)) || t.After(next.Add(-50*time.Millisecond)) {
+			continue
+		}
+		within++
+		switch code {
+		case "200":
+			return probe.Reached(name, "%s after the run's end", time.UnixMilli(millis).Sub(ended).Round(time.Millisecond))
+		case "403":
+			refused++
+		}
+	}
+	switch {
+	case within == 0:
+		return probe.Failed(name, verdict.Killed, "it asked no more: it was ended with the run")
+	case refused == within:
+		return probe.Failed(name, verdict.HTTP403, "it was refused %d times", refused)
+	}
+	return probe.Failed(name, verdict.Unknown, "of %d answers %d were refusals", within, refused)
+}
+
+// stillGood asks the metadata server whether a token is that of a run that goes
+// on.
+func stillGood(ctx context.Context, env *suite.APIEnv, name, token string) verdict.Step {
+	if token == "" {
+		return probe.Failed(name, verdict.Unknown, "there is no token")
+	}
+	r, err := introspect(ctx, env, token)
+	return judgeActive(name, r, err)
+}
+
+func introspect(ctx context.Context, env *suite.APIEnv, token string) (suite.Reply, error) {
+	return env.Send(ctx, controlService, controlPort, suite.Message{
+		Method: http.MethodPost, Path: "/v1/introspect", Body: url.Values{"token": {token}}.Encode(),
+		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
+	})
+}
+
+// judgeActive is a pure function.
+func judgeActive(name string, r suite.Reply, err error) verdict.Step {
+	var says struct {
+		Active *bool `json:"active"`
+	}
+	switch {
+	case err != nil:
+		return probe.Failed(name, verdict.TransportError, "%v", err)
+	case r.Code != http.StatusOK || json.Unmarshal([]byte(r.Body), &says) != nil || says.Active == nil:
+		return probe.Failed(name, verdict.Unknown, "status %d, and no word on the token", r.Code)
+	case *says.Active:
+		return probe.Reached(name, "the metadata server takes it for that of a run that goes on")
+	}
+	return probe.Failed(name, verdict.Absent, "the metadata server knows no run of it")
+}
+
+// fromNowhere asks the metadata server from where no run is.
+func fromNowhere(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	plain := http.Header{"Metadata-Flavor": {"Google"}}
+	passed := plain.Clone()
+	passed.Set("X-Forwarded-For", env.Site.Own)
+	var steps []verdict.Step
+	for _, a := range []struct {
+		name   string
+		header http.Header
+	}{{"ask without a run", plain}, {"ask without a run, for a sandbox's address", passed}} {
+		r, err := askToken(ctx, env, a.header)
+		steps = append(steps, replied(a.name, r, err))
+	}
+	return steps
+}
+
+func askToken(ctx context.Context, env *suite.APIEnv, header http.Header) (suite.Reply, error) {
+	return env.Send(ctx, tokenService, tokenPort, suite.Message{Method: http.MethodGet, Path: tokenPath, Header: header})
+}
+
+// playRun begins a run at the metadata server's own loopback, which is where the
+// suite's requests come from, and shows that a token is there and recognised
+// while it goes on. It speaks the server's side of the protocol: with another
+// implementation it fails, and nothing is concluded.
+func playRun(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	if env.Send == nil {
+		return []verdict.Step{probe.Failed("begin a run", verdict.ToolMissing, "the target has no server of its own")}
+	}
+	id := "stockade-" + env.Nonce
+	body, err := json.Marshal(map[string]any{"id": id, "addrs": []string{"127.0.0.1", "::1"}, "seconds": 60})
+	if err != nil {
+		return []verdict.Step{probe.Failed("begin a run", verdict.Unknown, "%v", err)}
+	}
+	end := func(ctx context.Context) (suite.Reply, error) {
+		return env.Send(ctx, controlService, controlPort, suite.Message{Method: http.MethodDelete, Path: "/v1/runs/" + id})
+	}
+	r, err := env.Send(ctx, controlService, controlPort, suite.Message{
+		Method: http.MethodPost, Path: "/v1/runs", Body: string(body), Header: http.Header{"Content-Type": {"application/json"}}})
+	steps := []verdict.Step{replied("begin a run", r, err)}
+	if !steps[0].OK {
+		return steps
+	}
+	r, err = askToken(ctx, env, http.Header{"Metadata-Flavor": {"Google"}})
+	steps = append(steps, replied("get its token", r, err), stillGood(ctx, env, "have the token recognised", tokenIn(r.Body).Value))
+	r, err = end(context.WithoutCancel(ctx))
+	return append(steps, replied("end the run", r, err))
+}
+
+// addressOf is where a Service of the target's own listens, at its first port.
+func addressOf(ctx context.Context, env *suite.APIEnv, service string) (string, *verdict.Step) {
+	name := "find the Service " + service
+	if env.Do == nil {
+		return "", &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "nobody may ask the API server"}
+	}
+	answer, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: "/api/v1/namespaces/" + env.Namespace + "/services/" + service})
+	if err != nil {
+		return "", &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
+	}
+	spec, _ := answer.Object["spec"].(jsonObject)
+	ip, _ := spec["clusterIP"].(string)
+	ports, _ := spec["ports"].([]any)
+	if ip == "" || len(ports) == 0 {
+		return "", &verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the API server names no address of it"}
+	}
+	port, _ := ports[0].(jsonObject)
+	number, ok := port["port"].(float64)
+	if !ok {
+		return "", &verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the API server names no port of it"}
+	}
+	return net.JoinHostPort(ip, strconv.Itoa(int(number))), nil
+}
+
+// runIdentity shows the exposure that the text admits: a program is its identity,
+// for as long as it runs. More than that would be another identity, one that can
+// speak for the account elsewhere, or one that stays.
+func runIdentity() suite.Scenario {
+	return suite.Scenario{
+		ID:    "kode-gopher.run-identity",
+		Title: "Act as the identity that a run is given",
+		About: "A program learns whose identity it has, with which scopes, and gets its access token, which the text discloses: what the identity may do, a program may. Then it looks " +
+			"for more: another account, an ID token that would prove to others to be the account, and the use of the token after the run. The control begins a run by hand and " +
+			"sees its token recognised.",
+		Claims: []string{"KG-11"}, Kind: suite.Limit, Severity: suite.Medium,
+		Techniques: []string{"T1078.004", "T1550.001"},
+		Refs:       []string{"https://cloud.google.com/compute/docs/access/service-accounts"},
+		Needs:      []suite.Feature{suite.RunIdentity},
+		Ask:        actAsIdentity,
+		AskControl: playRun,
+		Accept:     []verdict.Class{verdict.HTTP403, verdict.Absent},
+		As:         []string{"user4"},
+		Timeout:    sessionTime,
+		Mutants:    []string{"kode-gopher-shared-token-grace"},
+	}
+}
+
+func actAsIdentity(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	s, step := enter(ctx, env, "user4")
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	a, step := order(ctx, s, nil,
+		metadataTask(accounts+"default/email", flavor), metadataTask(accounts+"default/scopes", flavor), metadataTask(tokenPath, flavor),
+		metadataTask(accounts, flavor), metadataTask(accounts+"owner@example.iam.gserviceaccount.com/token", flavor),
+		metadataTask(accounts+"default/identity?audience=stockade", flavor))
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	steps := disclosed([]verdict.Step{
+		a.Did[0].read("learn whose identity the run has"), a.Did[1].read("learn its scopes"), a.Did[2].read("get its access token")})
+	email := strings.TrimSpace(a.Did[0].Text)
+	return append(steps, otherAccounts(email, a.Did[3]),
+		a.Did[4].read("get another account's token"), a.Did[5].read("get an ID token"),
+		stillGood(ctx, env, "keep the identity after the run", tokenIn(a.Did[2].Text).Value))
+}
+
+// otherAccounts looks for an account beside the run's own. It is a pure function.
+func otherAccounts(email string, d did) verdict.Step {
+	const name = "find another account"
+	if !d.OK || email == "" {
+		return unknown(d.read(name))
+	}
+	for _, line := range strings.Fields(d.Text) {
+		if account := strings.TrimSuffix(line, "/"); account != "default" && account != email {
+			return probe.Reached(name, "%.80q", account)
+		}
+	}
+	return probe.Failed(name, verdict.Absent, "there is none beside %.80q", email)
+}

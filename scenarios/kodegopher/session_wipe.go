@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kodegopher
+
+import (
+	"context"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// appWipe accepts Absent alone. That a file in /app/persist is still there in the
+// next call is part of the claim, and shows that the search sees one. Whether the
+// sandbox itself is gone after the session, the API server says.
+func appWipe() suite.Scenario {
+	return suite.Scenario{
+		ID:    "kode-gopher.app-wipe",
+		Title: "Keep a file beyond a call and beyond the session",
+		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot; and one in `/app/persist`. The next call of the same " +
+			"session must find the last one and no other. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
+			"be in another one and find nothing at all.",
+		Claims: []string{"KG-10"}, Kind: suite.Guarantee, Severity: suite.High,
+		Techniques: []string{"T1005", "T1564.001"},
+		Ask:        leaveFiles,
+		AskControl: greet("user3"),
+		Accept:     []verdict.Class{verdict.Absent},
+		As:         []string{"user3"},
+		Timeout:    sessionTime,
+		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-node-persist"},
+	}
+}
+
+func leaveFiles(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	canary := canaryOf(env)
+	s, step := enter(ctx, env, "user3")
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	first, step := order(ctx, s, nil,
+		task{Do: "plant", Path: "/app/persist/kept", Text: canary},
+		task{Do: "plant", Path: "/app/plain", Text: canary},
+		task{Do: "plant", Path: "/app/.hidden", Text: canary},
+		task{Do: "plant", Path: "/app/locked/file", Text: canary},
+		task{Do: "lock", Path: "/app/locked"},
+		task{Do: "find", Text: canary})
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	steps := []verdict.Step{mustWork(unknown(first.Did[5].read("find in the call what it left itself")))}
+	for _, d := range first.Did[:5] {
+		if !d.OK {
+			return append(steps, probe.Failed("leave files in /app", verdict.Unknown, "%.120q", d.Text))
+		}
+	}
+	held, err := env.Held(ctx, known(env, "user3"))
+	if err != nil {
+		return append(steps, probe.Failed("ask the API server for the session's sandbox", verdict.TransportError, "%v", err))
+	}
+	second, step := order(ctx, s, nil, task{Do: "find", Text: canary}, task{Do: "read", Path: "/app/persist/kept"})
+	if step != nil {
+		return append(steps, *step)
+	}
+	steps = append(steps, judgeLeft(second.Did[0]), judgeKept(canary, second.Did[1]))
+	if err := s.Close(); err != nil {
+		return append(steps, probe.Failed("end the session", verdict.TransportError, "%v", err))
+	}
+	return append(steps, afterwards(ctx, env, canary, held, first)...)
+}
+
+// afterwards looks for what the session has left, from outside and from a new
+// session of the same user.
+func afterwards(ctx context.Context, env *suite.APIEnv, canary string, held []suite.Holding, first account) []verdict.Step {
+	const gone = "keep the sandbox after the session"
+	var claims []string
+	for _, h := range held {
+		claims = append(claims, h.Claim)
+	}
+	left, err := awaitGone(ctx, env, "user3", claims)
+	var steps []verdict.Step
+	switch {
+	case len(claims) == 0:
+		steps = append(steps, probe.Failed(gone, verdict.Unknown, "the API server knew of no sandbox of the user's"))
+	case len(left) > 0:
+		steps = append(steps, probe.Reached(gone, "%s is still there after %s", strings.Join(left, ", "), goneTime))
+	case err != nil:
+		steps = append(steps, probe.Failed(gone, verdict.TransportError, "%v", err))
+	default:
+		steps = append(steps, probe.Failed(gone, verdict.Absent, "%d claims are gone", len(claims)))
+	}
+	s, step := enter(ctx, env, "user3")
+	if step != nil {
+		return append(steps, *step)
+	}
+	next, step := order(ctx, s, nil, task{Do: "find", Text: canary})
+	if step != nil {
+		return append(steps, *step)
+	}
+	return append(steps, next.Did[0].read("find something of the session before"),
+		shared("be given the sandbox of the session before", []account{first}, next))
+}
+
+// judgeLeft reads a search in a later call of the session: only what is in
+// /app/persist may be found. It is a pure function.
+func judgeLeft(d did) verdict.Step {
+	const name = "find in /app what the call before left"
+	if !d.OK {
+		return d.read(name)
+	}
+	var more []string
+	for _, place := range strings.Split(d.Text, ", ") {
+		if strings.HasPrefix(place, "/app/") && !strings.HasPrefix(place, "/app/persist/") {
+			more = append(more, place)
+		}
+	}
+	if len(more) > 0 {
+		return probe.Reached(name, "%.200q", more)
+	}
+	return probe.Failed(name, verdict.Absent, "only %.200q", d.Text)
+}
+
+// judgeKept reads what a later call found in /app/persist: what was kept there,
+// or the claim is broken. It is a pure function.
+func judgeKept(canary string, d did) verdict.Step {
+	step := mustWork(probe.Failed("find in /app/persist what was kept there", verdict.Absent, "it holds %.80q (%.40q)", d.Text, d.Denial))
+	if d.OK && d.Text == canary {
+		step.OK, step.Class, step.Detail = true, "", "it is there"
+	}
+	return step
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stacks
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/infra/gke/gketest"
+	"github.com/stockade-dev/stockade/infra/node"
+	"github.com/stockade-dev/stockade/overlays"
+)
+
+// inside returns the inputs of one object of the stack dev.
+func inside(t *testing.T, all []gketest.Resource, name string) map[string]any {
+	t.Helper()
+	for _, r := range all {
+		if r.Name == name {
+			return r.Inputs
+		}
+	}
+	require.Fail(t, "not declared", name)
+	return nil
+}
+
+func TestDevDeploysKodeGopherAsUpDoes(t *testing.T) {
+	t.Setenv(node.GoProxyEnv, "https://modules.example.com/path,direct")
+	for _, preview := range []bool{true, false} {
+		all := record(t, "dev", nil, preview)
+		for overlay, namespace := range map[string]string{"kode-gopher": overlays.KodeGopherNamespace, "kode-gopher-shared": overlays.KodeGopherSharedNamespace} {
+			settings := inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherName)
+			assert.Equal(t, map[string]any{"GOPROXY": "https://modules.example.com/path", "GOSUMDB": "off"}, settings["data"])
+			pool := inside(t, all, overlay+"/SandboxWarmPool/"+namespace+"/"+overlays.KodeGopherPool)
+			assert.EqualValues(t, 1, pool["spec"].(map[string]any)["replicas"], "as it is in the overlay")
+			inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherTrust)
+		}
+		list, err := json.Marshal(inside(t, all, "kode-gopher-shared/CiliumNetworkPolicy/"+overlays.KodeGopherSharedNamespace+"/"+overlays.KodeGopherAllowList))
+		require.NoError(t, err)
+		assert.Contains(t, string(list), `"toFQDNs":[{"matchPattern":"*.googleapis.com"},{"matchName":"modules.example.com"}]`)
+	}
+}
+
+// That they are a secret from then on is for the engine to keep: stacks/devtest
+// looks for them in its state.
+func TestTheTokensOfDevAreTheClustersOwn(t *testing.T) {
+	t.Setenv(node.GoProxyEnv, "off")
+	all := record(t, "dev", nil, true)
+	for _, object := range []string{"Secret/" + overlays.KodeGopherSharedNamespace + "/" + overlays.KodeGopherName, "ConfigMap/" + overlays.KodeGopherSharedNamespace + "/" + overlays.KodeGopherTrust} {
+		assert.Equal(t, gketest.Unknown{}, inside(t, all, "kode-gopher-shared/"+object)["data"], "nobody knows them before there is one")
+	}
+}
+
+func TestDevRefusesAProxyThatSandboxesCannotUse(t *testing.T) {
+	t.Setenv(node.GoProxyEnv, "file:///modules")
+	_, err := gketest.Record(Run, gketest.Options{Stack: "dev"})
+	require.ErrorContains(t, err, node.GoProxyEnv)
+}
