@@ -72,12 +72,7 @@ func onGKE(t *testing.T) *platform {
 	require.NoError(t, p.AddNode(t.Context(), "system", nil))
 	require.NoError(t, p.AddNode(t.Context(), "sandbox", gvisor,
 		corev1.Taint{Key: "sandbox.gke.io/runtime", Value: "gvisor", Effect: corev1.TaintEffectNoSchedule}))
-	doc, err := os.Open("testdata/gke.yaml")
-	require.NoError(t, err)
-	defer doc.Close() //nolint:errcheck // only read
-	objects, err := kube.Decode(doc)
-	require.NoError(t, err)
-	require.NoError(t, p.Client.Apply(t.Context(), objects))
+	p.bring(t, "testdata/gke.yaml")
 	p.kubelet = p.StartKubelet(controllers(built))
 
 	credential, err := json.Marshal(map[string]any{
@@ -94,6 +89,17 @@ func onGKE(t *testing.T) *platform {
 		"HOME": folder("home"), "KUBECONFIG": p.trap(t, dir),
 	}
 	return p
+}
+
+// bring applies the objects of a file.
+func (p *platform) bring(t *testing.T, path string) {
+	t.Helper()
+	doc, err := os.Open(path)
+	require.NoError(t, err)
+	defer doc.Close() //nolint:errcheck // only read
+	objects, err := kube.Decode(doc)
+	require.NoError(t, err)
+	require.NoError(t, p.Client.Apply(t.Context(), objects))
 }
 
 // trap is a kubeconfig of the user's, to a server that counts who comes.
