@@ -125,10 +125,12 @@ func resourceName(overlay string, o *unstructured.Unstructured) string {
 
 func (a *OverlayArgs) inputs(o *unstructured.Unstructured) pulumi.Map {
 	m := pulumi.Map{}
+	// Where no digest is missed without any, there is nothing to wait for.
+	pins := a.Pin != nil && a.Pin(o.DeepCopy(), nil) != nil
 	for k, v := range o.Object {
 		switch {
 		case k == "status": // the server's, and an update of it is refused
-		case a.Pin == nil || k == "apiVersion" || k == "kind" || k == "metadata":
+		case !pins || k == "apiVersion" || k == "kind" || k == "metadata":
 			m[k] = pulumi.Any(v)
 		default:
 			m[k] = a.Digests.ApplyT(func(digests map[string]string) (any, error) {
