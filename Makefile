@@ -47,7 +47,7 @@ down: build ## Remove all of it; images and reports are kept
 pulumi: images plugins program ## Build the Pulumi engine, its plugins and our program
 	$(STOCKADE) images build --pulumi
 plugins:
-	go build -o bin/ ./cmd/pulumi-language-go ./cmd/pulumi-resource-stockade
+	go build -o bin/ ./cmd/pulumi-language-go ./cmd/pulumi-resource-stockade ./cmd/policy
 program:
 	go build -o bin/stockade-program .
 
@@ -78,7 +78,7 @@ FAULTS ?= -skip 'TestASecondUpdateFinishesWhatAFaultStopped/^(gke|gke-autopilot)
 
 .PHONY: test-pulumi
 test-pulumi: pulumi ## Run the stacks for Google Cloud and the local provider by the real engine, against stand-ins
-	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi $(FAULTS) ./stacks/enginetest/... ./infra/kind/provider/...
+	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi $(FAULTS) ./stacks/enginetest/... ./infra/kind/provider/... ./infra/kube/kubetest/...
 
 .PHONY: test-dev
 test-dev: pulumi ## Run the stack dev through its whole life, as root; ends with nothing left

@@ -91,6 +91,9 @@ type Place struct {
 	// Kubeconfig is a secret: the administrator's, through the gate.
 	Kubeconfig string `json:"kubeconfig"`
 	Seal       string `json:"seal"`
+	// Images are the references by digest of the images on the nodes that are
+	// built out of a checkout, by their names with a tag.
+	Images map[string]string `json:"images"`
 	// Descriptor is what `stockade run` reads; nil before `up` wrote it.
 	Descriptor *descriptor.Descriptor `json:"descriptor,omitempty"`
 	// Tokens are those of the callers of the shared kode-gopher, as digests, in
@@ -102,7 +105,10 @@ type Place struct {
 
 // State is how a layer is.
 type State struct {
-	Up     bool   `json:"up"`
+	Up bool `json:"up"`
+	// Left says that it is not up and that something of it is there all the same, or
+	// that this could not be told. `stockade down` removes it.
+	Left   bool   `json:"left,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
 

@@ -38,8 +38,8 @@ const gate = "sandbox.policy-enforced"
 // which the profile is about. Another target of it, the seed's template or a
 // user's, may let everything public out, and a gate that is not of the profile
 // could not hold: the default policy lets everything public out too, and a run
-// of the playground has no network that a policy could drop. There each network
-// verdict still needs a drop by a policy in the flow log.
+// of the playground has no network that a policy could drop. There each verdict
+// that rests on a policy still needs a drop by one in the flow log.
 func gateOf(p suite.Profile, target string) *suite.Scenario {
 	s, ok := all.Registry.Get(gate)
 	if !ok || target != p.Target || !p.Has(s) {
@@ -247,6 +247,9 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
 				t := f.Targets[o.Profile.Target] // it was attacked above
 				t.Namespace = m.Namespace()
+				if m.OwnService {
+					t.Service = m.Account()
+				}
 				// A mutant's policy is weak on purpose: it has no gate to pass.
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
@@ -325,12 +328,16 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 		return nil, nil, err
 	}
 	for _, m := range mutants {
-		_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, m.Namespace(), metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		there := false
+		for _, namespace := range m.Namespaces() {
+			_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return removed, left, fmt.Errorf("looking for mutants: %w", err)
+			}
+			there = there || err == nil
 		}
-		if err != nil {
-			return removed, left, fmt.Errorf("looking for mutants: %w", err)
+		if !there {
+			continue
 		}
 		done := f.rep.Step("removing mutant " + m.ID)
 		objects, err := m.Render(module)

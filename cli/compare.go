@@ -15,7 +15,8 @@ func (a *App) compareCmd() *cobra.Command {
 		Use: "compare [PROFILE|FILE|RUN…]", Short: "Put the reports of several profiles side by side",
 		Long: `Put reports side by side, by topic: what each system claims, and what became of it.
 A profile stands for its newest kept report, a whole one where there is any; without
-arguments every profile that has one is taken. With --verbose the claims' sentences follow.`,
+arguments every profile that has one is taken. A scenario of the profile that is not in
+its report counts as not run. With --verbose the claims' sentences follow.`,
 		Example: "  stockade compare\n  stockade compare agent-sandbox playground",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(suite.ProfileIDs(), a.keptNames()...), cobra.ShellCompDirectiveDefault
@@ -25,7 +26,7 @@ arguments every profile that has one is taken. With --verbose the claims' senten
 			if err != nil {
 				return err
 			}
-			c := report.Compare(reports...)
+			c := report.Compare(a.Registry.All(), reports...)
 			if asJSON {
 				return writeJSON(a.Stdout, c)
 			}

@@ -194,9 +194,10 @@ func (a *App) placeCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "place", Short: "Print where the cluster is, as JSON for programs", Args: cobra.NoArgs,
 		Long: `Print what a program needs in order to use the cluster from outside of the seal: its
-identity, its nodes, the descriptor of its targets, and a kubeconfig that leads through
-the gate on this machine's loopback address. The kubeconfig is a secret. Exit code 3
-means that there is no cluster.`,
+identity, its nodes, the descriptor of its targets, what kode-gopher is given there (the
+digests of its callers' tokens and the range's certificate authority), and a kubeconfig
+that leads through the gate on this machine's loopback address. The kubeconfig is a
+secret. Exit code 3 means that there is no cluster.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
@@ -251,7 +252,7 @@ func (a *App) status(ctx context.Context, inside, asJSON bool) error {
 		if inside || !l.Sealed() {
 			var err error
 			if s, err = l.Status(ctx); err != nil {
-				s = State{Detail: "cannot tell: " + err.Error()}
+				s = State{Left: true, Detail: "cannot tell: " + err.Error()}
 			}
 		}
 		all = all && s.Up

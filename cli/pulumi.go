@@ -36,6 +36,9 @@ not set already is set: the state is kept in files below STOCKADE_HOME, its secr
 are encrypted with a passphrase that is made once beside it, and nothing is looked up
 or downloaded. The exit code is Pulumi's own. --which prints the engine's path.
 
+"up" and "preview" are judged by the rules of "stockade plan-check": what breaks one
+stops before it begins. PULUMI_OPTION_POLICY_PACK= (set, and empty) leaves that out.
+
 With an official installation of Pulumi, call that instead; it brings its own language
 host, and still needs "make pulumi" for the program and the plugin of the local cluster.`,
 		// Every word after the command's name is Pulumi's.

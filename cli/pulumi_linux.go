@@ -25,12 +25,17 @@ import (
 type pulumi struct{ m machine }
 
 // ownPrograms are what `make pulumi` builds of this repository, in its bin.
-var ownPrograms = []string{languageHost, "pulumi-resource-stockade", "stockade-program"}
+var ownPrograms = []string{languageHost, "pulumi-resource-stockade", "stockade-program", policyPack}
 
 const (
 	languageHost       = "pulumi-language-go"
 	kubernetesProvider = "pulumi-resource-kubernetes"
+	policyPack         = "policy"
 )
+
+// policyPackEnv stands for the flag --policy-pack of Pulumi's commands that have it:
+// up and preview.
+const policyPackEnv = "PULUMI_OPTION_POLICY_PACK"
 
 // Build implements [Pulumi].
 func (p pulumi) Build(ctx context.Context, rep *progress.Reporter) error {
@@ -40,19 +45,37 @@ func (p pulumi) Build(ctx context.Context, rep *progress.Reporter) error {
 
 // Exec implements [Pulumi]: it replaces this process.
 func (p pulumi) Exec(ctx context.Context, args []string) (int, error) {
-	engine, err := p.prepare(ctx)
+	engine, bin, err := p.prepare(ctx)
 	if err != nil {
 		return 0, err
+	}
+	// Only here: `plan-check` wants a plan that breaks a rule as well, to say so.
+	if pack, ok := judgeBy(bin, os.LookupEnv); ok {
+		if err := os.Setenv(policyPackEnv, pack); err != nil {
+			return 0, fmt.Errorf("setting %s: %w", policyPackEnv, err)
+		}
 	}
 	return 0, syscall.Exec(engine, append([]string{"pulumi"}, args...), os.Environ()) //nolint:gosec // the engine that was built here
 }
 
+// judgeBy returns the policy pack that is to judge what Pulumi is about to do, and
+// false where the user has chosen another one, or with an empty value none.
+func judgeBy(bin string, lookup func(string) (string, bool)) (pack string, ok bool) {
+	if _, set := lookup(policyPackEnv); set {
+		return "", false
+	}
+	return filepath.Join(bin, policyPack), true
+}
+
 // Which implements [Pulumi].
-func (p pulumi) Which(ctx context.Context) (string, error) { return p.prepare(ctx) }
+func (p pulumi) Which(ctx context.Context) (string, error) {
+	engine, _, err := p.prepare(ctx)
+	return engine, err
+}
 
 // Output implements [Pulumi].
 func (p pulumi) Output(ctx context.Context, args []string) ([]byte, error) {
-	engine, err := p.prepare(ctx)
+	engine, _, err := p.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,39 +97,39 @@ func (p pulumi) Output(ctx context.Context, args []string) ([]byte, error) {
 const waitPulumi = 30 * time.Second
 
 // prepare installs what was built, sets this process's environment for it and
-// returns the engine's path.
-func (p pulumi) prepare(ctx context.Context) (string, error) {
+// returns the path of the engine, and of the folder with our own programs.
+func (p pulumi) prepare(ctx context.Context) (engine, bin string, err error) {
 	tools, ok, err := node.PulumiTools(ctx, p.m.images(nil))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if !ok {
-		return "", incomplete("Pulumi's engine is not built: `make pulumi`")
+		return "", "", incomplete("Pulumi's engine is not built: `make pulumi`")
 	}
 	source, err := node.FindSource()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	bin := filepath.Join(source, "bin")
+	bin = filepath.Join(source, "bin")
 	for _, name := range ownPrograms {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return "", incomplete("bin/%s is not built: `make pulumi`", name)
+			return "", "", incomplete("bin/%s is not built: `make pulumi`", name)
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return "", fmt.Errorf("finding this program: %w", err)
+		return "", "", fmt.Errorf("finding this program: %w", err)
 	}
 	engine, env, err := installPulumi(p.m.home, bin, self, tools, os.Getenv)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for k, v := range env {
 		if err := os.Setenv(k, v); err != nil {
-			return "", fmt.Errorf("setting %s: %w", k, err)
+			return "", "", fmt.Errorf("setting %s: %w", k, err)
 		}
 	}
-	return engine, nil
+	return engine, bin, nil
 }
 
 // installPulumi puts everything where the engine looks for it, below the home,

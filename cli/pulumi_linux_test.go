@@ -107,6 +107,16 @@ func TestWhatTheUserHasSetStays(t *testing.T) {
 	assert.True(t, strings.HasSuffix(env["PATH"], ":/usr/bin"))
 }
 
+func TestThePolicyPackJudgesUnlessTheUserSaysOtherwise(t *testing.T) {
+	pack, ok := judgeBy("/b", func(string) (string, bool) { return "", false })
+	assert.True(t, ok)
+	assert.Equal(t, "/b/policy", pack)
+	for _, own := range []string{"", "/own/pack"} {
+		_, ok = judgeBy("/b", func(k string) (string, bool) { return own, k == "PULUMI_OPTION_POLICY_PACK" })
+		assert.False(t, ok, "%q stays", own)
+	}
+}
+
 func TestAnotherBuildTakesThePlaceOfTheFormer(t *testing.T) {
 	home := t.TempDir()
 	tools, bin := built(t, home)

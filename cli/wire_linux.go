@@ -126,7 +126,7 @@ func (m machine) images(rep *progress.Reporter) node.Options {
 
 func (m machine) layers() []Layer {
 	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, callersLayer{m},
-		sandboxLayer{m}, playgroundLayer{m}, targetLayer{m}}
+		sandboxLayer{m}, targetLayer{m}}
 }
 
 // Doctor implements [Host].
@@ -264,9 +264,9 @@ func (l engineLayer) Status(ctx context.Context) (State, error) {
 	case !s.Exists:
 		return State{Detail: "there is no seal"}, nil
 	case !s.Sealed:
-		return State{Detail: "NOT SEALED: " + s.Opening}, nil
+		return State{Left: true, Detail: "NOT SEALED: " + s.Opening}, nil
 	case !s.Running:
-		return State{Detail: "sealed, and the engine does not answer"}, nil
+		return State{Left: true, Detail: "sealed, and the engine does not answer"}, nil
 	}
 	return State{Up: true, Detail: fmt.Sprintf("namespace %s, sealed; Docker %s", s.Namespace, s.Version)}, nil
 }
@@ -340,7 +340,13 @@ func (m machine) place(ctx context.Context) (*Place, error) {
 	if !s.Exists {
 		return nil, fmt.Errorf("looking for the cluster: %w", fs.ErrNotExist)
 	}
-	p := &Place{Name: s.Identity.Name, UID: s.Identity.UID, Healthy: s.Healthy, Reason: s.Reason, Nodes: []string{}, Seal: m.netns()}
+	p := &Place{
+		Name: s.Identity.Name, UID: s.Identity.UID, Healthy: s.Healthy, Reason: s.Reason, Nodes: []string{}, Seal: m.netns(),
+		Images: maps.Clone(s.Identity.Digests),
+	}
+	if p.Images == nil {
+		p.Images = map[string]string{}
+	}
 	for _, n := range s.Nodes {
 		if n.Ready {
 			p.Nodes = append(p.Nodes, n.Name)
@@ -412,7 +418,7 @@ func (l clusterLayer) Status(ctx context.Context) (State, error) {
 	case !s.Exists:
 		return State{Detail: "there is none"}, nil
 	case !s.Healthy:
-		return State{Detail: s.Reason}, nil
+		return State{Left: true, Detail: s.Reason}, nil
 	}
 	version := ""
 	for _, n := range s.Nodes {
@@ -510,7 +516,8 @@ func remove(paths ...string) error {
 	return failed
 }
 
-// sandboxLayer is the Agent Sandbox with the templates, pools and controls.
+// sandboxLayer is the Agent Sandbox with the templates and pools, the playground's
+// execution service, and the controls.
 type sandboxLayer struct{ m machine }
 
 func (sandboxLayer) Name() string { return sandboxesName }
@@ -569,6 +576,10 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	if err != nil {
 		return err
 	}
+	id, err := kind.ReadIdentity(l.m.home)
+	if err != nil {
+		return err
+	}
 	settings, err := l.m.kodeGopher(ctx)
 	if err != nil {
 		return err
@@ -579,11 +590,15 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	// Everything first, and the waiting after: Pods of all of them start together.
 	var deployed []*unstructured.Unstructured
 	for _, overlay := range []string{
-		overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.KodeGopherDev, overlays.KodeGopherSharedDev,
+		overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.Playground,
+		overlays.KodeGopherDev, overlays.KodeGopherSharedDev,
 	} {
 		objects, err := overlays.Render(module, overlay)
 		if change := configure[overlay]; err == nil && change != nil {
 			objects, err = change(objects)
+		}
+		if err == nil {
+			err = overlays.Pin(objects, id.Digests)
 		}
 		if err != nil {
 			return err
@@ -629,7 +644,15 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 			return State{Detail: "the server of " + name + " is not ready"}, nil
 		}
 	}
-	return State{Up: true, Detail: strings.Join(names, ", ")}, nil
+	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
+	service, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return State{}, err
+	}
+	if err != nil || service.Status.ReadyReplicas == 0 {
+		return State{Detail: "the execution service of the playground is not ready"}, nil
+	}
+	return State{Up: true, Detail: strings.Join(slices.Sorted(maps.Keys(targets)), ", ")}, nil
 }
 
 // Down leaves them to the cluster, which goes as a whole.
@@ -639,68 +662,6 @@ func (sandboxLayer) Down(context.Context, *progress.Reporter) error { return nil
 func pools() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(targets)), func(name string) bool { return targets[name].Pool == "" })
 }
-
-// playgroundLayer is the execution service and its namespace. It needs nothing
-// of Agent Sandbox, and its images are known by digest only where the cluster
-// was made, so that it is no part of what may be left to somebody else.
-type playgroundLayer struct{ m machine }
-
-func (playgroundLayer) Name() string { return playground }
-func (playgroundLayer) Sealed() bool { return true }
-
-func (l playgroundLayer) Up(ctx context.Context, _ *progress.Reporter) error {
-	ctx, cancel := context.WithTimeout(ctx, waitSandboxes)
-	defer cancel()
-	source, err := node.FindSource()
-	if err != nil {
-		return err
-	}
-	module, err := overlays.ModuleFS(ctx, source)
-	if err != nil {
-		return err
-	}
-	id, err := kind.ReadIdentity(l.m.home)
-	if err != nil {
-		return err
-	}
-	objects, err := overlays.Render(module, overlays.Playground)
-	if err == nil {
-		err = overlays.Pin(objects, id.Digests)
-	}
-	if err != nil {
-		return err
-	}
-	c, err := kube.New(l.m.file("kubeconfig"))
-	if err != nil {
-		return err
-	}
-	if err := c.Apply(ctx, kube.Refs(objects)); err != nil {
-		return err
-	}
-	return c.WaitReady(ctx, kube.Refs(objects))
-}
-
-func (l playgroundLayer) Status(ctx context.Context) (State, error) {
-	if _, err := os.Stat(l.m.file("kubeconfig")); errors.Is(err, fs.ErrNotExist) {
-		return State{Detail: "not deployed"}, nil
-	}
-	c, err := kube.New(l.m.file("kubeconfig"))
-	if err != nil {
-		return State{}, err
-	}
-	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
-	d, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return State{Detail: "not deployed"}, nil
-	}
-	if err != nil {
-		return State{}, err
-	}
-	return State{Up: d.Status.ReadyReplicas > 0, Detail: fmt.Sprintf("%d execution service ready", d.Status.ReadyReplicas)}, nil
-}
-
-// Down leaves it to the cluster, which goes as a whole.
-func (playgroundLayer) Down(context.Context, *progress.Reporter) error { return nil }
 
 // targetLayer is the descriptor that says where the targets are, and the probe
 // that goes there.

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -63,12 +62,6 @@ func TestTheProbeComesOutOfItsImage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "the probe", string(got))
 	assert.Error(t, extract(image, "absent", to))
-}
-
-func TestTheCanaryOfProveExists(t *testing.T) {
-	s, ok := all.Registry.Get(canary)
-	require.True(t, ok)
-	assert.Contains(t, suite.ProfilesOf(s), suite.DefaultProfile)
 }
 
 func TestEveryMutantIsDescribed(t *testing.T) {

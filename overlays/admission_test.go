@@ -136,8 +136,11 @@ func (d *door) judge(s *suite.Scenario, compliant func() suite.Object) verdict.R
 func compliantPod(t *testing.T) func() suite.Object {
 	t.Helper()
 	objects := rendered(t, Playground)
+	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
 	require.NoError(t, Pin(objects, map[string]string{
-		"stockade.local/playground:dev": "stockade.local/playground@sha256:" + strings.Repeat("0123456789abcdef", 4)}))
+		"stockade.local/playground:dev": "stockade.local/playground" + digest,
+		"stockade.local/execution:dev":  "stockade.local/execution" + digest,
+	}))
 	template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
 	read, err := execution.Read(&template)
 	require.NoError(t, err)

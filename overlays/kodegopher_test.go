@@ -4,6 +4,7 @@ package overlays
 
 import (
 	"encoding/json"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 var kodeGophers = []string{KodeGopher, KodeGopherShared}
@@ -148,6 +150,38 @@ func allowed(t *testing.T, p networkingv1.NetworkPolicySpec, address string) boo
 		}
 	}
 	return false
+}
+
+// A NetworkPolicy that the API server refuses is one that nobody enforces, and
+// the template's own schema does not look at addresses.
+func TestTheAPIServerTakesEveryAddressRange(t *testing.T) {
+	refused := func(cidr, except string) bool {
+		if len(validation.IsValidCIDRForLegacyField(nil, except, true, nil)) > 0 {
+			return true
+		}
+		// As ValidateIPBlock of k8s.io/kubernetes does.
+		_, outer, err := net.ParseCIDR(cidr)
+		require.NoError(t, err)
+		_, inner, err := net.ParseCIDR(except)
+		require.NoError(t, err)
+		long, _ := outer.Mask.Size()
+		longer, _ := inner.Mask.Size()
+		return !outer.Contains(inner.IP) || long >= longer
+	}
+	for _, overlay := range kodeGophers {
+		for _, rule := range sandboxPolicy(t, overlay).Egress {
+			for _, to := range rule.To {
+				if to.IPBlock == nil {
+					continue
+				}
+				for _, e := range to.IPBlock.Except {
+					assert.False(t, refused(to.IPBlock.CIDR, e), e)
+				}
+			}
+		}
+	}
+	assert.True(t, refused("::/0", "::ffff:0:0/96"), "it counts as an IPv4 one")
+	assert.True(t, refused("10.0.0.0/8", "10.0.0.0/8"))
 }
 
 func TestTheInsideIsClosedAndLocallyThePublicIsOpen(t *testing.T) {
@@ -367,4 +401,98 @@ func TestTheClientMayCallTheServerAndTheControlPodsMayNot(t *testing.T) {
 	assert.Empty(t, controls.GetLabels()[KodeGopherClients])
 	client := named(t, objects, "Deployment", "client")
 	assert.Equal(t, ClientsNamespace, client.GetNamespace())
+}
+
+// The stand-in has to be taken for the server by the policies, or the controls
+// fail; and by no Service, or callers would be sent to it.
+func TestTheStandInLooksLikeTheServerToThePoliciesAlone(t *testing.T) {
+	for _, overlay := range []string{KodeGopherDev, KodeGopherSharedDev} {
+		objects := rendered(t, overlay)
+		standIn := named(t, objects, "Deployment", "stand-in")
+		pod, _, err := unstructured.NestedStringMap(standIn.Object, "spec", "template", "metadata", "labels")
+		require.NoError(t, err)
+		assert.Equal(t, "kode-gopher", pod["app"])
+		assert.Equal(t, "router", pod["stockade.dev/role"], "the suite finds it by that")
+		assert.True(t, *podSpec(t, standIn, "spec", "template", "spec").EnableServiceLinks)
+		services := 0
+		for _, o := range objects {
+			if o.GetKind() != "Service" {
+				continue
+			}
+			services++
+			selector, _, err := unstructured.NestedStringMap(o.Object, "spec", "selector")
+			require.NoError(t, err)
+			for key, value := range selector {
+				if pod[key] != value {
+					selector = nil
+				}
+			}
+			assert.Empty(t, selector, "%s: %s sends callers to the stand-in", overlay, o.GetName())
+		}
+		assert.NotZero(t, services, "there is something that a sandbox must not be told of")
+	}
+}
+
+func TestTheImpostorIsInAnotherNamespaceThanTheServer(t *testing.T) {
+	impostor := named(t, rendered(t, Controls), "DaemonSet", "impostor")
+	assert.Equal(t, ControlsNamespace, impostor.GetNamespace())
+	labels, _, err := unstructured.NestedStringMap(impostor.Object, "spec", "template", "metadata", "labels")
+	require.NoError(t, err)
+	assert.Equal(t, "kode-gopher", labels["app"])
+	assert.Equal(t, "impostor", labels["stockade.dev/role"])
+}
+
+// The scaffolds cannot be written by AllowList, and must mean the same.
+func TestTheMutantsAllowListIsTheDeploymentsOwn(t *testing.T) {
+	want, err := AllowList(Cilium, AllowListArgs{
+		Namespace: KodeGopherSharedNamespace, Name: KodeGopherAllowList,
+		Labels: map[string]string{SandboxLabel: KodeGopherSandboxApp}, Hosts: []string{"*.googleapis.com"},
+	})
+	require.NoError(t, err)
+	for _, scaffold := range []string{"mutants/scaffold-kode-gopher-shared-server", "mutants/scaffold-kode-gopher-shared"} {
+		got := named(t, rendered(t, scaffold), "CiliumNetworkPolicy", KodeGopherAllowList)
+		assert.Empty(t, diff("", want[0].Object["spec"], got.Object["spec"]), scaffold)
+	}
+}
+
+func TestAMutantOfASandboxNeedsNoServer(t *testing.T) {
+	for scaffold, want := range map[string][]string{
+		"scaffold-kode-gopher":               {"stand-in"},
+		"scaffold-kode-gopher-server":        {"kode-gopher", "kode-gopher-router", "stand-in"},
+		"scaffold-kode-gopher-shared":        {"stand-in"},
+		"scaffold-kode-gopher-shared-server": {"kode-gopher", "kode-gopher-metadata", "kode-gopher-router", "stand-in"},
+	} {
+		var deployments []string
+		objects := rendered(t, "mutants/"+scaffold)
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				deployments = append(deployments, o.GetName())
+			}
+		}
+		assert.ElementsMatch(t, want, deployments, scaffold)
+		assert.NotZero(t, kinds(objects)["Service"], "%s: the Services that a sandbox must not be told of stay", scaffold)
+		space := only(t, objects, "Namespace")
+		assert.Equal(t, "true", space.GetLabels()["stockade.dev/mutant"], scaffold)
+	}
+}
+
+func TestAMutantOfKodeGopherHasItsPoolAndItsSettings(t *testing.T) {
+	for base, want := range map[string][2]string{
+		BaseReference: {PoolName, ""}, BasePlayground: {"", ""},
+		BaseKodeGopherLocal: {KodeGopherPool, KodeGopherNamespace}, BaseKodeGopherShared: {KodeGopherPool, KodeGopherSharedNamespace},
+	} {
+		m := Mutant{ID: "x", Base: base}
+		assert.Equal(t, want, [2]string{m.Pool(), m.SettingsFrom()}, base)
+	}
+	for _, m := range mutants(t) {
+		assert.Equal(t, strings.HasPrefix(m.ID, "kode-gopher-"), m.SettingsFrom() != "", m.ID)
+		assert.Equal(t, strings.HasPrefix(m.ID, "kode-gopher-shared-"), m.Base == BaseKodeGopherShared, m.ID)
+		if m.SettingsFrom() == "" {
+			continue
+		}
+		objects, err := m.Render(module(t))
+		require.NoError(t, err)
+		pool := only(t, objects, "SandboxWarmPool")
+		assert.Equal(t, m.Pool(), pool.GetName(), m.ID)
+	}
 }

@@ -67,6 +67,10 @@ type Mutant struct {
 	Effect []Effect `json:"effect"`
 	// Node is set for ScopeNode only: there the objects are the reference's.
 	Node *NodeChange `json:"node,omitempty"`
+	// OwnService is true for a mutant of the playground with a folder "system":
+	// an execution service of its own, in a namespace of its own. Without one its
+	// runs are made by the playground's.
+	OwnService bool `json:"-"`
 }
 
 // Change names one place in one object.
@@ -95,6 +99,8 @@ type Effect struct {
 	// namespace (for nodes: every one that Node.Selector selects), of which
 	// there must be at least one.
 	Name string `json:"name,omitempty"`
+	// System says that the object is of the mutant's own execution service.
+	System bool `json:"system,omitempty"`
 	// Selector is a label selector, for a kind of which the namespace holds more
 	// than what is meant.
 	Selector string `json:"selector,omitempty"`
@@ -109,6 +115,35 @@ type Effect struct {
 
 // Namespace is where the mutant lives.
 func (m Mutant) Namespace() string { return "mutant-" + m.ID }
+
+// system is the namespace of the mutant's own execution service.
+func (m Mutant) system() string { return m.Namespace() + "-system" }
+
+// Namespaces are all that the mutant consists of, its runs' own first.
+func (m Mutant) Namespaces() []string {
+	if m.OwnService {
+		return []string{m.Namespace(), m.system()}
+	}
+	return []string{m.Namespace()}
+}
+
+// Account is the namespace and the name of the service account that makes the
+// runs of a mutant of the playground.
+func (m Mutant) Account() string {
+	if !m.OwnService {
+		return ExecutionAccount
+	}
+	_, name, _ := strings.Cut(ExecutionAccount, "/")
+	return m.system() + "/" + name
+}
+
+// Where is the namespace in which an effect's object lives, if it is in one.
+func (m Mutant) Where(e Effect) string {
+	if e.System {
+		return m.system()
+	}
+	return m.Namespace()
+}
 
 // Pool is the name of its warm pool; empty where its Pods are made when they are
 // wanted.
@@ -169,8 +204,13 @@ func loadMutant(id string) (Mutant, error) {
 	if m.Base == "" {
 		m.Base = BaseReference
 	}
+	_, err = fs.Stat(files, path.Join("mutants", id, systemFolder))
+	m.OwnService = err == nil
 	return m, m.check(id)
 }
+
+// systemFolder is where a mutant has the overlay of its own execution service.
+const systemFolder = "system"
 
 func (m Mutant) check(folder string) error {
 	scopes := []Scope{ScopeTemplate, ScopePool, ScopePolicy, ScopeNamespace, ScopeAdmission, ScopeRuntimeClass, ScopeNode}
@@ -187,6 +227,8 @@ func (m Mutant) check(folder string) error {
 		return fmt.Errorf("node must be set for scope node, and for no other")
 	case m.Node == nil && m.Changes.Kind == "":
 		return fmt.Errorf("changes must name the one place that differs")
+	case m.OwnService && m.Base != BasePlayground:
+		return fmt.Errorf("it has a folder %s, and is no mutant of the playground", systemFolder)
 	case m.Node != nil && (m.Node.RemoveTaint == "" || len(m.Node.Selector) == 0):
 		return fmt.Errorf("node must name a selector and the taint to remove")
 	}
@@ -199,6 +241,9 @@ func (m Mutant) check(folder string) error {
 		}
 		if set != 1 || e.Kind == "" || e.APIVersion == "" {
 			return fmt.Errorf("effect %q needs apiVersion, kind and exactly one of want, lacks and absent", e.JSONPath)
+		}
+		if e.System && !m.OwnService {
+			return fmt.Errorf("effect %q is on a service of its own, which it does not have", e.JSONPath)
 		}
 		if _, err := e.parse(); err != nil {
 			return err
@@ -231,7 +276,78 @@ func (m Mutant) build(disk filesys.FileSystem) ([]unstructured.Unstructured, err
 			return nil, fmt.Errorf("confining %s of mutant %s: %w", objects[i].GetKind(), m.ID, err)
 		}
 	}
+	if !m.OwnService {
+		return objects, nil
+	}
+	service, err := build(disk, path.Join(root, "mutants", m.ID, systemFolder))
+	if err != nil {
+		return nil, fmt.Errorf("rendering the service of mutant %s: %w", m.ID, err)
+	}
+	objects = append(objects, service...)
+	if err := m.attach(objects); err != nil {
+		return nil, fmt.Errorf("giving mutant %s its service: %w", m.ID, err)
+	}
 	return objects, nil
+}
+
+// attach makes the mutant's own service the one of its runs: it gets the rights
+// there, it reads what a run is there, and it makes its Pods there. In the
+// playground itself the three are written down.
+func (m Mutant) attach(objects []unstructured.Unstructured) error {
+	var template string
+	for _, o := range objects {
+		if o.GetKind() == "PodTemplate" {
+			own := o.DeepCopy()
+			own.SetNamespace("")
+			text, err := yaml.Marshal(own.Object)
+			if err != nil {
+				return fmt.Errorf("writing the template of runs: %w", err)
+			}
+			template = string(text)
+		}
+	}
+	theirs, _, _ := strings.Cut(ExecutionAccount, "/")
+	for _, o := range objects {
+		var err error
+		switch where := o.GetNamespace(); {
+		case o.GetKind() == "RoleBinding" && where == m.Namespace():
+			err = eachOf(o, func(subject map[string]any) {
+				if subject["namespace"] == theirs {
+					subject["namespace"] = m.system()
+				}
+			}, "subjects")
+		case o.GetKind() == "ConfigMap" && where == m.system():
+			err = unstructured.SetNestedStringMap(o.Object, map[string]string{"template.yaml": template}, "data")
+		case o.GetKind() == "Deployment" && where == m.system():
+			err = eachOf(o, func(container map[string]any) {
+				args, _, _ := unstructured.NestedStringSlice(container, "args")
+				for i, a := range args {
+					if a == "--namespace="+PlaygroundNamespace {
+						args[i] = "--namespace=" + m.Namespace()
+					}
+				}
+				_ = unstructured.SetNestedStringSlice(container, args, "args") // a map takes it
+			}, "spec", "template", "spec", "containers")
+		}
+		if err != nil {
+			return fmt.Errorf("changing %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// eachOf changes every map of a list in an object.
+func eachOf(o unstructured.Unstructured, change func(map[string]any), where ...string) error {
+	list, _, err := unstructured.NestedSlice(o.Object, where...)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x, ok := x.(map[string]any); ok {
+			change(x)
+		}
+	}
+	return unstructured.SetNestedSlice(o.Object, list, where...)
 }
 
 // confine gives the mutant's cluster-wide objects names of their own and binds

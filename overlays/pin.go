@@ -3,28 +3,40 @@
 package overlays
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// pinnedKinds are the kinds whose images have to be digests: what the playground's
-// runs are made of, and the copy of it that the execution service reads.
-var pinnedKinds = map[string]bool{"PodTemplate": true, "ConfigMap": true}
+// ownTag is the tag of the images that are built out of this checkout. Their
+// bytes change and their tags do not, so that a Pod which names the tag goes on
+// with the old ones.
+const ownTag = ":dev"
 
 // imageLine finds an image in the text of a manifest.
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
 
-// Pin replaces, in place, the images of Pod templates by their digests, which
-// nobody knows before the images are built. digests has the references with a
-// digest by those with a tag.
+// Pin replaces, in place, the images of our own programs by their digests, which
+// nobody knows before they are built. The playground's admission policy wants
+// digests, and everything else begins anew when its program has changed. digests
+// has the references with a digest by those with a tag.
 //
-// Errors: an image whose digest is not known. The admission policy would turn
-// its Pods away, one by one and later.
+// A Deployment whose Pods read one of the ConfigMaps begins anew with that, too:
+// the digest of the data is an annotation of its Pods.
+//
+// Errors: an image whose digest is not known. The kubelet would look for it in
+// vain, or the admission policy would turn its Pods away, one by one and later.
 func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 	var missing error
 	digest := func(image string) string {
+		if !strings.HasSuffix(image, ownTag) {
+			return image
+		}
 		if d, ok := digests[image]; ok {
 			return d
 		}
@@ -33,29 +45,67 @@ func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 	}
 	for i := range objects {
 		o := &objects[i]
-		switch {
-		case !pinnedKinds[o.GetKind()]:
-		case o.GetKind() == "ConfigMap":
-			data, _, err := unstructured.NestedStringMap(o.Object, "data")
-			if err != nil {
-				return fmt.Errorf("reading ConfigMap %s: %w", o.GetName(), err)
-			}
-			for key, text := range data {
-				data[key] = imageLine.ReplaceAllStringFunc(text, func(line string) string {
-					m := imageLine.FindStringSubmatch(line)
-					return m[1] + digest(m[2])
-				})
-			}
-			if len(data) > 0 {
-				if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
-					return fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
-				}
-			}
-		default:
+		if o.GetKind() != "ConfigMap" {
 			pinImages(o.Object, digest)
+			continue
+		}
+		// The copy of a Pod template that the execution service reads.
+		data, found, err := unstructured.NestedStringMap(o.Object, "data")
+		if err != nil {
+			return fmt.Errorf("reading ConfigMap %s: %w", o.GetName(), err)
+		}
+		if !found {
+			continue
+		}
+		for key, text := range data {
+			data[key] = imageLine.ReplaceAllStringFunc(text, func(line string) string {
+				m := imageLine.FindStringSubmatch(line)
+				return m[1] + digest(m[2])
+			})
+		}
+		if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
+			return fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
+		}
+		if err := announce(objects, *o, data); err != nil {
+			return fmt.Errorf("announcing ConfigMap %s: %w", o.GetName(), err)
 		}
 	}
 	return missing
+}
+
+// announce writes the digest of a ConfigMap's data into the Deployments that
+// mount it.
+func announce(objects []unstructured.Unstructured, config unstructured.Unstructured, data map[string]string) error {
+	text, err := json.Marshal(data) // with its keys in order
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	for i := range objects {
+		o := &objects[i]
+		if o.GetKind() != "Deployment" || o.GetNamespace() != config.GetNamespace() || !mounts(*o, config.GetName()) {
+			continue
+		}
+		err := unstructured.SetNestedField(o.Object, hex.EncodeToString(sum[:]),
+			"spec", "template", "metadata", "annotations", "stockade.dev/config-"+config.GetName())
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mounts tells whether a Deployment's Pods have a ConfigMap as a volume.
+func mounts(deployment unstructured.Unstructured, config string) bool {
+	volumes, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "volumes")
+	for _, v := range volumes {
+		if v, ok := v.(map[string]any); ok {
+			if name, _, _ := unstructured.NestedString(v, "configMap", "name"); name == config {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func pinImages(v any, digest func(string) string) {

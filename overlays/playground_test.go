@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -101,10 +102,11 @@ func TestWhatTheServiceReadsIsWhereItLooks(t *testing.T) {
 	assert.NotContains(t, string(text), "hostPath")
 }
 
-func TestImagesOfRunsArePinnedByTheirDigest(t *testing.T) {
+func TestOurOwnImagesArePinnedByTheirDigest(t *testing.T) {
 	const digest = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	objects := rendered(t, Playground)
-	require.NoError(t, Pin(objects, map[string]string{"stockade.local/playground:dev": digest}))
+	const service = "stockade.local/execution@sha256:fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"
+	require.NoError(t, Pin(objects, map[string]string{"stockade.local/playground:dev": digest, "stockade.local/execution:dev": service}))
 	template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
 	assert.Equal(t, digest, template.Template.Spec.Containers[0].Image)
 	copied := typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
@@ -113,10 +115,39 @@ func TestImagesOfRunsArePinnedByTheirDigest(t *testing.T) {
 	deployment := only(t, objects, "Deployment")
 	images := []string{}
 	eachImage(deployment.Object, func(image string) { images = append(images, image) })
-	assert.Equal(t, []string{"stockade.local/execution:dev"}, images, "the service's own image is by tag, as all of the system")
+	assert.Equal(t, []string{service}, images)
 
-	assert.ErrorContains(t, Pin(rendered(t, Playground), nil), "stockade.local/playground:dev")
-	assert.NoError(t, Pin(rendered(t, Reference), nil), "nothing of the reference is pinned")
+	assert.ErrorContains(t, Pin(rendered(t, Playground), map[string]string{"stockade.local/execution:dev": service}), "stockade.local/playground:dev")
+	assert.ErrorContains(t, Pin(rendered(t, Controls), nil), "stockade.local/probe:dev", "a control Pod begins anew with a new probe")
+	assert.NoError(t, Pin(rendered(t, Reference), nil), "what comes with the node image has tags of its own")
+}
+
+// The service reads its template once, when it starts.
+func TestTheServiceBeginsAnewWithAnotherTemplate(t *testing.T) {
+	digests := func(n string) map[string]string {
+		return map[string]string{"stockade.local/playground:dev": "stockade.local/playground@sha256:" + strings.Repeat(n, 64),
+			"stockade.local/execution:dev": "stockade.local/execution@sha256:" + strings.Repeat("0", 64)}
+	}
+	announced := func(objects []unstructured.Unstructured, n string) string {
+		require.NoError(t, Pin(objects, digests(n)))
+		text, found, err := unstructured.NestedString(only(t, objects, "Deployment").Object,
+			"spec", "template", "metadata", "annotations", "stockade.dev/config-run")
+		require.NoError(t, err)
+		assert.True(t, found)
+		return text
+	}
+	was := announced(rendered(t, Playground), "1")
+	assert.Equal(t, was, announced(rendered(t, Playground), "1"), "without a change nothing restarts")
+	assert.NotEqual(t, was, announced(rendered(t, Playground), "2"), "another image of the runs")
+	objects := rendered(t, Playground)
+	for i := range objects {
+		if objects[i].GetKind() == "ConfigMap" {
+			text, _, err := unstructured.NestedString(objects[i].Object, "data", "template.yaml")
+			require.NoError(t, err)
+			require.NoError(t, unstructured.SetNestedField(objects[i].Object, strings.ReplaceAll(text, "nproc=256", "nproc=255"), "data", "template.yaml"))
+		}
+	}
+	assert.NotEqual(t, was, announced(objects, "1"), "another limit")
 }
 
 func TestTheDefaultPolicyIsTheControllersOwn(t *testing.T) {
@@ -143,10 +174,57 @@ func TestAMutantOfThePlaygroundHasTheScaffoldThatShowsIt(t *testing.T) {
 		n := kinds(objects)
 		assert.Equal(t, m.Scope == ScopeAdmission, n["ValidatingAdmissionPolicy"] == 1, m.ID)
 		assert.Zero(t, n["SandboxTemplate"], m.ID)
-		space := only(t, objects, "Namespace")
-		level := space.GetLabels()["pod-security.kubernetes.io/enforce"]
-		if m.Changes.Kind != "Namespace" {
-			assert.Equal(t, "privileged", level, "%s: Pod Security would turn its weakened Pods away", m.ID)
+		for _, o := range objects {
+			if o.GetKind() == "Namespace" && m.Changes.Kind != "Namespace" {
+				assert.Equal(t, "privileged", o.GetLabels()["pod-security.kubernetes.io/enforce"],
+					"%s: Pod Security would turn its weakened Pods away", m.ID)
+				assert.Contains(t, o.GetLabels(), "stockade.dev/mutant", m.ID)
+			}
 		}
 	}
+}
+
+// A mutant whose weakening only the playground's own service could feel, or that
+// of another mutant, would be killed by nobody.
+func TestAServiceOfAMutantsOwnMakesTheMutantsRuns(t *testing.T) {
+	n := 0
+	for _, m := range mutants(t) {
+		if !m.OwnService {
+			assert.Equal(t, []string{m.Namespace()}, m.Namespaces())
+			assert.Equal(t, ExecutionAccount, m.Account())
+			continue
+		}
+		n++
+		t.Run(m.ID, func(t *testing.T) {
+			objects, err := m.Render(module(t))
+			require.NoError(t, err)
+			namespace, name, _ := strings.Cut(m.Account(), "/")
+			assert.Equal(t, m.Namespaces()[1], namespace)
+			binding := typed[rbacv1.RoleBinding](t, only(t, of(objects, m.Namespace()), "RoleBinding"))
+			require.Len(t, binding.Subjects, 1)
+			account := rbacv1.Subject{Kind: "ServiceAccount", Name: name, Namespace: namespace}
+			assert.Equal(t, account, binding.Subjects[0])
+			for _, o := range of(objects, namespace) {
+				if o.GetKind() == "RoleBinding" {
+					assert.Equal(t, []rbacv1.Subject{account}, typed[rbacv1.RoleBinding](t, o).Subjects, "what one more binds is the service")
+				}
+			}
+			deployment := typed[appsv1.Deployment](t, only(t, of(objects, namespace), "Deployment"))
+			assert.Contains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--namespace="+m.Namespace())
+			assert.NotContains(t, deployment.Spec.Template.Spec.Containers[0].Args, "--namespace="+PlaygroundNamespace)
+			template := typed[corev1.PodTemplate](t, only(t, objects, "PodTemplate"))
+			var read corev1.PodTemplate
+			copied := typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
+			require.NoError(t, yaml.UnmarshalStrict([]byte(copied.Data["template.yaml"]), &read))
+			read.Namespace = m.Namespace()
+			assert.Equal(t, template, read, "the service must read what the mutant has")
+
+			digest := "@sha256:" + strings.Repeat("0", 64)
+			require.NoError(t, Pin(objects, map[string]string{
+				"stockade.local/playground:dev": "stockade.local/playground" + digest, "stockade.local/execution:dev": "stockade.local/execution" + digest}))
+			copied = typed[corev1.ConfigMap](t, only(t, objects, "ConfigMap"))
+			assert.Contains(t, copied.Data["template.yaml"], "image: stockade.local/playground"+digest)
+		})
+	}
+	assert.Positive(t, n)
 }

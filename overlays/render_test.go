@@ -67,7 +67,7 @@ func TestTheSystemIsTheModulesOwnWithOurImage(t *testing.T) {
 }
 
 func TestNoOverlayPullsFromARegistry(t *testing.T) {
-	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, KodeGopher, KodeGopherShared} {
+	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, KodeGopherDev, KodeGopherSharedDev} {
 		for _, o := range rendered(t, overlay) {
 			eachImage(o.Object, func(image string) {
 				assert.True(t, strings.HasPrefix(image, "stockade.local/"), "%s of %s uses the image %s", o.GetKind(), overlay, image)

@@ -37,8 +37,9 @@ func readDevSettings(ctx *pulumi.Context) (devSettings, error) {
 }
 
 // dev is the sealed kind cluster of this machine, with the hardened reference,
-// the seed's own template, kode-gopher for one person and for several, and the
-// Pods that attacks are compared with.
+// the seed's own template, the reference under the default policy, the
+// playground, kode-gopher for one person and for several, and the Pods that
+// attacks are compared with.
 func dev(ctx *pulumi.Context) error {
 	s, err := readDevSettings(ctx)
 	if err != nil {
@@ -62,13 +63,14 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
-	trust, tokens := place.RangeCA.ApplyT(trusted), pulumi.ToSecret(place.Tokens.ApplyT(known))
+	trust, tokens := place.RangeCA.ApplyT(trusted), place.Tokens.ApplyT(known) // the second is a secret, as what it comes from
 	_, err = deploy(ctx, []workload{
 		{name: "agent-sandbox-system", overlay: overlays.System},
 		{name: "controls", overlay: overlays.Controls},
 		{name: "reference", overlay: overlays.Reference, change: warm(s.WarmPool)},
 		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
 		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
+		{name: "playground", overlay: overlays.Playground},
 		{name: "kode-gopher", overlay: overlays.KodeGopherDev, change: settings.Local, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 		}},

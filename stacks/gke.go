@@ -25,8 +25,7 @@ func gkeStandard(ctx *pulumi.Context) error {
 	if err := e.workloads(ctx); err != nil {
 		return err
 	}
-	e.export(ctx)
-	return nil
+	return e.finish(ctx)
 }
 
 // environment is a cluster on Google Cloud, and what has been declared for it.

@@ -14,6 +14,5 @@ func gkeAutopilot(ctx *pulumi.Context) error {
 	if err := e.workloads(ctx); err != nil {
 		return err
 	}
-	e.export(ctx)
-	return nil
+	return e.finish(ctx)
 }

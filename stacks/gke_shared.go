@@ -25,18 +25,18 @@ func gkeShared(ctx *pulumi.Context) error {
 		return err
 	}
 	e.all = append(e.all, e.sandbox)
-	_, err = gke.NewPerimeter(ctx, e.Name, gke.PerimeterArgs{
+	perimeter, err := gke.NewPerimeter(ctx, e.Name, gke.PerimeterArgs{
 		Policy: e.AccessPolicy, Title: e.Name, ProjectNumber: e.ProjectNumber, Services: gke.APIs,
 		Operators: e.Operators, Ranges: e.OperatorRanges, Enforced: e.PerimeterEnforced, After: e.all,
 	}, e.provider)
 	if err != nil {
 		return err
 	}
+	e.all = append(e.all, perimeter)
 	if err := e.workloads(ctx); err != nil {
 		return err
 	}
-	e.export(ctx)
-	return nil
+	return e.finish(ctx)
 }
 
 // allowList are the hosts that snippets may reach on port 443. The control

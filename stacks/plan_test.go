@@ -74,6 +74,7 @@ func TestAThrowAwayStackCanBeDestroyedAndNothingElseIsWeaker(t *testing.T) {
 		cluster := one(t, all, "gcp:container/cluster:Cluster")
 		assert.Equal(t, false, cluster.Inputs["deletionProtection"], stack)
 		assert.False(t, cluster.Protect, stack)
+		assert.False(t, one(t, all, "stockade:gke:Guard").Protect, stack)
 		p := plan.Profiles[stack]
 		p.ThrowAway = true
 		for _, f := range plan.Check(graph(all), p, at) {
@@ -86,7 +87,22 @@ func TestARealStackIsProtectedTwice(t *testing.T) {
 	for _, stack := range clouds {
 		cluster := one(t, record(t, stack, example(t, stack), false), "gcp:container/cluster:Cluster")
 		assert.Equal(t, true, cluster.Inputs["deletionProtection"], stack)
-		assert.True(t, cluster.Protect, "%s: Pulumi itself stops before anything is deleted", stack)
+		assert.True(t, cluster.Protect, "%s: Pulumi itself does not delete it", stack)
+	}
+}
+
+func TestNothingOfARealStackCanGoBeforeItsGuard(t *testing.T) {
+	for _, stack := range clouds {
+		all := record(t, stack, withImages(t, stack), false)
+		guard := one(t, all, "stockade:gke:Guard")
+		assert.True(t, guard.Protect, stack)
+		guarded := before(all, guard)
+		for _, r := range all {
+			// A provider cannot go before the resources that it made.
+			if r.Custom && !strings.HasPrefix(r.Type, "pulumi:") {
+				assert.Contains(t, guarded, r.Name, "%s: %s", stack, r.Type)
+			}
+		}
 	}
 }
 

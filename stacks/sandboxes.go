@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/stockade-dev/stockade/infra/kind/cluster"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/sandbox"
 	"github.com/stockade-dev/stockade/overlays"
@@ -29,10 +30,11 @@ type workload struct {
 // deploy declares the workloads in their order: the controller comes before what
 // it has to look after, and goes after it.
 //
-// cluster takes them with it when it goes, and is ours alone, so that fields set by
-// `stockade up` are taken over; nil means that they are deleted one by one, and
-// that a conflict with another manager is an error.
-func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, opts ...pulumi.ResourceOption) ([]pulumi.Resource, error) {
+// place takes them with it when it goes, and is ours alone, so that fields set by
+// `stockade up` are taken over, and so are the digests of its images; nil means
+// that they are deleted one by one, and that a conflict with another manager is
+// an error.
+func deploy(ctx *pulumi.Context, workloads []workload, place *cluster.Cluster, opts ...pulumi.ResourceOption) ([]pulumi.Resource, error) {
 	source, err := node.FindSource()
 	if err != nil {
 		return nil, err
@@ -55,13 +57,31 @@ func deploy(ctx *pulumi.Context, workloads []workload, cluster pulumi.Resource, 
 			// The first is the controller; the others do not need each other.
 			after = append([]pulumi.ResourceOption{pulumi.DependsOn(done[:1])}, opts...)
 		}
-		o, err := sandbox.NewOverlay(ctx, w.name, &sandbox.OverlayArgs{Objects: objects, Images: w.images, Fill: w.fill, Cluster: cluster, TakeOver: cluster != nil}, after...)
+		args := &sandbox.OverlayArgs{Objects: objects, Images: w.images, Fill: w.fill}
+		if place != nil {
+			args.Cluster, args.TakeOver, args.Pin, args.Digests = place, true, pin(objects), place.Images
+		}
+		o, err := sandbox.NewOverlay(ctx, w.name, args, after...)
 		if err != nil {
 			return nil, err
 		}
 		done = append(done, o)
 	}
 	return done, nil
+}
+
+// pin returns what pins one of the objects. A Deployment is told of the
+// ConfigMaps among them, too.
+func pin(objects []unstructured.Unstructured) func(*unstructured.Unstructured, map[string]string) error {
+	return func(o *unstructured.Unstructured, digests map[string]string) error {
+		all := []unstructured.Unstructured{*o} // which share their content
+		for _, x := range objects {
+			if x.GetKind() == "ConfigMap" {
+				all = append(all, *x.DeepCopy())
+			}
+		}
+		return overlays.Pin(all, digests)
+	}
 }
 
 // warm sets how many sandboxes every pool keeps unclaimed.
@@ -98,10 +118,11 @@ func (e *environment) workloads(ctx *pulumi.Context) error {
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)
 	}
-	_, err = deploy(ctx, []workload{
+	deployed, err := deploy(ctx, []workload{
 		{name: "agent-sandbox-system", overlay: overlays.System, images: map[string]string{overlays.ControllerImage: e.ControllerImage}},
 		{name: "reference", overlay: overlays.Reference, images: map[string]string{overlays.SandboxImage: e.SandboxImage}, change: e.allow},
 	}, nil, pulumi.Providers(k8s))
+	e.all = append(e.all, deployed...)
 	return err
 }
 

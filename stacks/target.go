@@ -10,8 +10,19 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/infra/gke"
 	"github.com/stockade-dev/stockade/overlays"
 )
+
+// finish comes after everything else: the guard, and the outputs.
+func (e *environment) finish(ctx *pulumi.Context) error {
+	_, err := gke.NewGuard(ctx, e.Name, gke.GuardArgs{All: e.all, Protected: !e.ThrowAway})
+	if err != nil {
+		return err
+	}
+	e.export(ctx)
+	return nil
+}
 
 // export makes the stack's outputs. None is a secret: who may use them is for
 // IAM to say, at the moment of use.

@@ -4,10 +4,12 @@ package main
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,6 +32,49 @@ func TestTheTemplateIsTheOverlaysOwn(t *testing.T) {
 func TestTheServerEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.NoError(t, serve(ctx, "127.0.0.1:0", http.NotFoundHandler()))
-	assert.ErrorContains(t, serve(t.Context(), "256.0.0.1:0", http.NotFoundHandler()), "serving")
+	assert.NoError(t, serve(ctx, "127.0.0.1:0", time.Minute, http.NotFoundHandler()))
+	assert.ErrorContains(t, serve(t.Context(), "256.0.0.1:0", time.Minute, http.NotFoundHandler()), "serving")
+}
+
+// A run whose Pod is not removed before the process ends stays until the next
+// start.
+func TestTheEndOfTheServerEndsWhatItAnswersAndWaitsForIt(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	removed := false
+	served := make(chan error, 1)
+	go func() {
+		served <- serve(ctx, address, time.Minute, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			cancel()
+			<-r.Context().Done()
+			time.Sleep(50 * time.Millisecond) // as the removal takes
+			removed = true
+		}))
+	}()
+	require.Eventually(t, func() bool {
+		answer, err := http.Get("http://" + address) //nolint:noctx,gosec // the server is the test's own
+		if err != nil {
+			return false
+		}
+		return assert.NoError(t, answer.Body.Close())
+	}, 5*time.Second, 20*time.Millisecond)
+	require.NoError(t, <-served)
+	assert.True(t, removed)
+}
+
+func TestWhatIsDoneAgainAndAgainIsDoneAtOnceAndEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	every(ctx, time.Millisecond, func() {
+		if n++; n == 3 {
+			cancel()
+		}
+	})
+	assert.Equal(t, 3, n)
+	every(ctx, time.Hour, func() { n++ })
+	assert.Equal(t, 3, n)
 }

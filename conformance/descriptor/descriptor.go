@@ -71,7 +71,8 @@ type Target struct {
 	Pool      string `json:"pool,omitempty"`
 
 	PodTemplate string `json:"podTemplate,omitempty"`
-	// Service is the namespace and the name of the service's account.
+	// Service is the namespace and the name of the service's account, and of the
+	// Service by which it is asked.
 	Service string `json:"service,omitempty"`
 
 	// Gateway is the name of the Service, in Namespace, whose port "mcp" is an

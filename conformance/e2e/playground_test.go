@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,8 +18,8 @@ import (
 	"github.com/stockade-dev/stockade/workloads/execution"
 )
 
-// The scenarios run the service's code in the runner; this is the deployed one,
-// with its own token, asked through the API server.
+// The deployed service, with its own token, asked through the API server as the
+// suite's scenarios ask it.
 func TestTheDeployedExecutionServiceRunsPrograms(t *testing.T) {
 	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
 	for what, c := range map[string]struct {
@@ -46,9 +47,11 @@ func TestTheDeployedExecutionServiceRunsPrograms(t *testing.T) {
 			assert.GreaterOrEqual(t, got.UID, int64(20000))
 		})
 	}
-	r := kubectl(t, nil, "get", "pods", "-n", overlays.PlaygroundNamespace, "-o", "name")
-	require.Zero(t, r.code, r.stderr)
-	assert.NotContains(t, r.stdout, "pod/run-", "every run's Pod is removed")
+	// A Pod is deleted before the service answers, and gone a little later.
+	require.Eventually(t, func() bool {
+		r := kubectl(t, nil, "get", "pods", "-n", overlays.PlaygroundNamespace, "-o", "name")
+		return assert.Zero(t, r.code, r.stderr) && !strings.Contains(r.stdout, "pod/run-")
+	}, 20*time.Second, time.Second, "every run's Pod is removed")
 }
 
 func TestEveryProfileThatIsDeployedHolds(t *testing.T) {

@@ -56,6 +56,10 @@ type Site struct {
 	Own        string `json:"own,omitempty"`
 	Sibling    string `json:"sibling,omitempty"`
 	ControlPod string `json:"controlPod,omitempty"`
+	// OwnAll and ControlAll are all addresses of the two: one of each family on a
+	// dual-stack cluster.
+	OwnAll     []string `json:"ownAll,omitempty"`
+	ControlAll []string `json:"controlAll,omitempty"`
 	// ListenPort is where the runner has a listener served in the sandbox,
 	// its sibling and the control Pod while attacks run.
 	ListenPort int `json:"listenPort,omitempty"`

@@ -109,8 +109,10 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 	down := func(ctx context.Context) error {
 		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
 	}
-	if err := s.vacant(ctx, o.Namespace()); err != nil {
-		return nothing, err
+	for _, namespace := range o.Namespaces() {
+		if err := s.vacant(ctx, namespace); err != nil {
+			return nothing, err
+		}
 	}
 	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
 		return down, err
@@ -247,7 +249,7 @@ func (s *ClusterStage) fetch(ctx context.Context, m overlays.Mutant, e overlays.
 		return nil, fmt.Errorf("finding the resource of %s %s: %w", e.APIVersion, e.Kind, err)
 	}
 	r := s.Kube.Dynamic.Resource(mapping.Resource)
-	namespace := m.Namespace()
+	namespace := m.Where(e)
 	if mapping.Scope.Name() != "namespace" {
 		namespace = ""
 	}

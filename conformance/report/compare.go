@@ -24,10 +24,15 @@ type Comparison struct {
 // Column is one report.
 type Column struct {
 	// Name is the report's profile, or its target where it has none.
-	Name    string          `json:"name"`
-	Run     string          `json:"run"`
-	Target  string          `json:"target"`
-	Started time.Time       `json:"started"`
+	Name   string `json:"name"`
+	Run    string `json:"run"`
+	Target string `json:"target"`
+	// Other is true when the target is not the one that the profile is about: a
+	// mutant, or somebody's own template.
+	Other   bool      `json:"otherTarget,omitempty"`
+	Started time.Time `json:"started"`
+	// Verdict and Text count every scenario of the profile, those that are not in
+	// the report as not run.
 	Verdict verdict.Verdict `json:"verdict"`
 	Text    string          `json:"text"`
 	// DiffersFromGKE is what the report says of its substrate.
@@ -44,12 +49,15 @@ type Row struct {
 type Mark struct {
 	Claim string `json:"claim"`
 	Text  string `json:"text"`
-	// Verdict is the worst of the claim's scenarios; NotRun where none of them
-	// is in the report.
+	// Verdict is the worst of the claim's scenarios; one that the profile has and
+	// the report has not is NotRun.
 	Verdict verdict.Verdict `json:"verdict"`
-	// Held and Of count its scenarios.
+	// Held and Of count its scenarios, without those that do not apply.
 	Held int `json:"held"`
 	Of   int `json:"of"`
+	// ProbeOnly is true when nothing but the code in the sandbox had to speak for
+	// any of those that were tried.
+	ProbeOnly bool `json:"probeOnly,omitempty"`
 	// Disclosed says that an exposure which the text admits was shown, and no
 	// more than it.
 	Disclosed bool `json:"disclosed,omitempty"`
@@ -57,35 +65,48 @@ type Mark struct {
 
 // word is the mark for a person.
 func (m Mark) word() string {
+	var text string
 	switch {
+	case m.Of == 0 && m.Verdict == verdict.NotApplicable:
+		return m.Claim + " not applicable"
 	case m.Of == 0:
 		return m.Claim + " not tested"
 	case m.Disclosed:
-		return fmt.Sprintf("%s as disclosed", m.Claim)
+		text = m.Claim + " as disclosed"
 	case m.Held == m.Of:
-		return fmt.Sprintf("%s %s", m.Claim, m.Verdict)
+		text = fmt.Sprintf("%s %s", m.Claim, m.Verdict)
+	default:
+		text = fmt.Sprintf("%s %s, %d held of %d", m.Claim, m.Verdict, m.Held, m.Of)
 	}
-	return fmt.Sprintf("%s %s, %d held of %d", m.Claim, m.Verdict, m.Held, m.Of)
+	if m.ProbeOnly {
+		text += " (probe's word only)"
+	}
+	return text
 }
 
-// Compare puts reports side by side, in the order given. A claim of a profile
-// that no scenario of the report speaks for stands there as not tested.
-func Compare(reports ...*Report) Comparison {
+// Compare puts reports side by side, in the order given. all are the scenarios
+// that there are: a scenario of a report's profile that is not in the report was
+// not run, and a claim that no scenario speaks for stands there as not tested.
+func Compare(all []*suite.Scenario, reports ...*Report) Comparison {
 	var c Comparison
+	var whole []*Report
 	for _, r := range reports {
 		name := r.Profile
 		if name == "" {
 			name = r.Target
 		}
+		profile, known := suite.ProfileByID(r.Profile)
+		r = r.completed(profile.Of(all))
+		whole = append(whole, r)
 		c.Columns = append(c.Columns, Column{
-			Name: name, Run: r.ID, Target: r.Target, Started: r.Started,
+			Name: name, Run: r.ID, Target: r.Target, Other: known && r.Target != profile.Target, Started: r.Started,
 			Verdict: r.Summary.Verdict, Text: r.Summary.Text, DiffersFromGKE: r.DiffersFromGKE,
 		})
 	}
 	for _, topic := range suite.Topics {
 		row := Row{Topic: topic}
 		some := false
-		for _, r := range reports {
+		for _, r := range whole {
 			marks := r.marks(topic)
 			some = some || len(marks) > 0
 			row.Cells = append(row.Cells, marks)
@@ -97,6 +118,21 @@ func Compare(reports ...*Report) Comparison {
 	return c
 }
 
+// completed returns a copy of the report with every scenario of its profile: what
+// is missing was not run.
+func (r *Report) completed(scenarios []*suite.Scenario) *Report {
+	out := *r
+	out.Results = slices.Clone(r.Results)
+	for _, s := range scenarios {
+		if slices.ContainsFunc(r.Results, func(x Result) bool { return x.ID == s.ID }) {
+			continue
+		}
+		out.Results = append(out.Results, Result{ID: s.ID, Title: s.Title, Claims: s.Claims, ClaimKind: s.Kind, Severity: s.Severity})
+	}
+	out.Summary = out.count()
+	return &out
+}
+
 // marks are the report's claims of a topic: those of its profile, and no others
 // where it has one.
 func (r *Report) marks(topic suite.Topic) []Mark {
@@ -106,28 +142,45 @@ func (r *Report) marks(topic suite.Topic) []Mark {
 		if c.Topic != topic || known && !slices.Contains(profile.Claims, c.ID) {
 			continue
 		}
-		m := Mark{Claim: c.ID, Text: c.Text}
-		var all []verdict.Verdict
-		for _, x := range r.Results {
-			if !slices.Contains(x.Claims, c.ID) {
-				continue
-			}
-			m.Of++
-			all = append(all, x.Verdict)
-			if x.Verdict == verdict.Held {
-				m.Held++
-			}
-			m.Disclosed = m.Disclosed || x.ClaimKind == suite.Limit
+		results := slices.DeleteFunc(slices.Clone(r.Results), func(x Result) bool { return !slices.Contains(x.Claims, c.ID) })
+		if len(results) > 0 || known {
+			out = append(out, mark(c, results))
 		}
-		if m.Of > 0 {
-			m.Verdict = verdict.Aggregate(all...)
-		} else if !known {
-			continue
-		}
-		m.Disclosed = m.Disclosed && m.Verdict == verdict.Held
-		out = append(out, m)
 	}
 	return out
+}
+
+// mark judges a claim by the results of its scenarios.
+func mark(c suite.Claim, results []Result) Mark {
+	m := Mark{Claim: c.ID, Text: c.Text}
+	var all []verdict.Verdict
+	tried, alone := 0, 0
+	for _, x := range results {
+		all = append(all, x.Verdict)
+		if x.Verdict == verdict.NotApplicable {
+			continue
+		}
+		m.Of++
+		if x.Verdict != verdict.NotRun {
+			tried++
+			if x.ProbeOnly {
+				alone++
+			}
+		}
+		if x.Verdict == verdict.Held {
+			m.Held++
+			m.Disclosed = m.Disclosed || x.ClaimKind == suite.Limit
+		}
+	}
+	switch {
+	case m.Of > 0:
+		m.Verdict = verdict.Aggregate(all...)
+	case len(results) > 0:
+		m.Verdict = verdict.NotApplicable // every one of them
+	}
+	m.Disclosed = m.Disclosed && m.Verdict == verdict.Held
+	m.ProbeOnly = tried > 0 && alone == tried
+	return m
 }
 
 // Write writes the comparison as a table for a person.
@@ -144,6 +197,14 @@ func (c Comparison) Write(w io.Writer, style Style) error {
 	verdicts := map[[2]int]verdict.Verdict{}
 	for i, col := range c.Columns {
 		verdicts[[2]int{3, i + 1}] = col.Verdict
+	}
+	// What is not the profile's own deployment must not stand there as if it were.
+	if slices.ContainsFunc(c.Columns, func(col Column) bool { return col.Other }) {
+		line := []string{"attacked"}
+		for _, col := range c.Columns {
+			line = append(line, col.Target)
+		}
+		lines = append(lines, line)
 	}
 	for _, row := range c.Rows {
 		height := 0

@@ -15,7 +15,11 @@ import (
 )
 
 func sideReport(profile string, results ...Result) *Report {
-	r := &Report{ID: "id-" + profile, Profile: profile, Target: profile, Results: results, DiffersFromGKE: []string{"it is not GKE"}}
+	target := profile
+	if p, ok := suite.ProfileByID(profile); ok {
+		target = p.Target
+	}
+	r := &Report{ID: "id-" + profile, Profile: profile, Target: target, Results: results, DiffersFromGKE: []string{"it is not GKE"}}
 	r.Summary = r.count()
 	return r
 }
@@ -27,7 +31,7 @@ func TestProfilesStandSideBySideByTopic(t *testing.T) {
 		Result{ID: "sandbox.bare", Claims: []string{"AS-11"}, ClaimKind: suite.Limit, Verdict: verdict.Held})
 	b := sideReport("playground",
 		Result{ID: "kernel.a", Claims: []string{"AS-01", "PG-01"}, ClaimKind: suite.Guarantee, Verdict: verdict.Held})
-	c := Compare(a, b)
+	c := Compare(nil, a, b)
 	require.Len(t, c.Columns, 2)
 	assert.Equal(t, "2 held of 3, 1 breached", c.Columns[0].Text)
 
@@ -50,6 +54,7 @@ func TestProfilesStandSideBySideByTopic(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(text, "it is not GKE"), "said once, however many say it")
 	assert.Contains(t, text, "AS-01 code sees gVisor's kernel")
 	assert.NotContains(t, text, "\x1b")
+	assert.NotContains(t, text, "attacked")
 	out.Reset()
 	require.NoError(t, c.Write(&out, Style{Color: true}))
 	assert.Contains(t, out.String(), "\x1b["+red+"mAS-01 Breached")
@@ -61,9 +66,67 @@ func TestAnExposureThatIsLargerIsNotAsDisclosed(t *testing.T) {
 	assert.Contains(t, words(r.marks(suite.NetworkOut)), "AS-05 Breached, 0 held of 1")
 }
 
+// A run of one scenario must not look like one of a whole profile.
+func TestWhatAReportLeavesOutWasNotRun(t *testing.T) {
+	all := []*suite.Scenario{
+		{ID: "playground.a", Claims: []string{"PG-02"}, Kind: suite.Guarantee}, {ID: "playground.b", Claims: []string{"PG-02"}, Kind: suite.Guarantee},
+		{ID: "playground.c", Claims: []string{"PG-04"}, Kind: suite.Guarantee}, {ID: "egress.d", Claims: []string{"AS-06"}, Kind: suite.Guarantee},
+	}
+	part := sideReport("playground", Result{ID: "playground.a", Claims: []string{"PG-02"}, ClaimKind: suite.Guarantee, Verdict: verdict.Held})
+	c := Compare(all, part)
+	assert.Equal(t, verdict.NotRun, c.Columns[0].Verdict)
+	assert.Equal(t, "1 held of 3, 2 not run", c.Columns[0].Text)
+	assert.Len(t, part.Results, 1, "the report itself is not changed")
+	for _, row := range c.Rows {
+		switch row.Topic {
+		case suite.Door:
+			assert.Equal(t, []string{"PG-02 NotRun, 1 held of 2"}, words(row.Cells[0]))
+		case suite.Load:
+			assert.Contains(t, words(row.Cells[0]), "PG-04 NotRun, 0 held of 1")
+		}
+	}
+}
+
+func TestARunAgainstAnotherTargetNamesIt(t *testing.T) {
+	own, other := sideReport("agent-sandbox"), sideReport("agent-sandbox")
+	other.Target = "template/mine"
+	c := Compare(nil, own, other)
+	assert.False(t, c.Columns[0].Other)
+	assert.True(t, c.Columns[1].Other)
+	var out bytes.Buffer
+	require.NoError(t, c.Write(&out, Style{}))
+	assert.Regexp(t, `(?m)^attacked +reference +template/mine$`, out.String())
+}
+
+func TestAMarkSaysWhatItRestsOn(t *testing.T) {
+	claim := suite.Claim{ID: "PG-05", Kinds: []suite.Kind{suite.Guarantee}}
+	held := func(kind suite.Kind, alone bool) Result {
+		return Result{ClaimKind: kind, Verdict: verdict.Held, ProbeOnly: alone}
+	}
+	not := func(v verdict.Verdict, kind suite.Kind, alone bool) Result {
+		return Result{ClaimKind: kind, Verdict: v, ProbeOnly: alone}
+	}
+	for name, c := range map[string]struct {
+		results []Result
+		want    string
+	}{
+		"by the probe alone":             {[]Result{held(suite.Guarantee, true), held(suite.Function, true)}, "PG-05 Held (probe's word only)"},
+		"by a witness as well":           {[]Result{held(suite.Guarantee, true), held(suite.Guarantee, false)}, "PG-05 Held"},
+		"the witnessed one was not run":  {[]Result{held(suite.Guarantee, true), not(verdict.NotRun, suite.Guarantee, false)}, "PG-05 NotRun, 1 held of 2 (probe's word only)"},
+		"one that does not apply":        {[]Result{held(suite.Guarantee, false), not(verdict.NotApplicable, suite.Guarantee, false)}, "PG-05 Held"},
+		"none that applies":              {[]Result{not(verdict.NotApplicable, suite.Guarantee, true)}, "PG-05 not applicable"},
+		"a limit that is shown":          {[]Result{held(suite.Guarantee, false), held(suite.Limit, false)}, "PG-05 as disclosed"},
+		"a limit that does not apply":    {[]Result{held(suite.Guarantee, false), not(verdict.NotApplicable, suite.Limit, false)}, "PG-05 Held"},
+		"a limit beside what was broken": {[]Result{not(verdict.Breached, suite.Guarantee, false), held(suite.Limit, false)}, "PG-05 Breached, 1 held of 2"},
+		"nothing":                        {nil, "PG-05 not tested"},
+	} {
+		assert.Equal(t, c.want, mark(claim, c.results).word(), name)
+	}
+}
+
 func TestAReportWithoutAProfileShowsWhatItHas(t *testing.T) {
 	r := &Report{Target: "old", Results: []Result{{ID: "kernel.a", Claims: []string{"AS-01"}, Verdict: verdict.Held}}}
-	c := Compare(r)
+	c := Compare(nil, r)
 	assert.Equal(t, "old", c.Columns[0].Name)
 	require.Len(t, c.Rows, 1)
 	assert.Equal(t, []string{"AS-01 Held"}, words(c.Rows[0].Cells[0]))

@@ -227,8 +227,12 @@ func (sc *scene) evidence(i int) verdict.Evidence {
 		}
 		e.Attempts = append(e.Attempts, a)
 	}
+	// Steps of an API scenario are the runner's own: the sandbox has no say in
+	// what is expected of them.
 	for j := range e.Attempts {
-		e.Attempts[j] = strict(e.Attempts[j], s.Kind)
+		if s.Ask == nil {
+			e.Attempts[j] = strict(e.Attempts[j], s.Kind)
+		}
 	}
 	for _, w := range s.Witnesses {
 		e.Require = append(e.Require, w.Name)

@@ -15,11 +15,18 @@ import (
 // declared adds what the live Pod's spec says: unlike the probe, it is no word
 // of the sandbox's.
 func declared(f *suite.PodFacts, pod *corev1.Pod) {
-	f.Declared, f.ReadOnlyRoot = true, true
+	f.Declared, f.ReadOnlyRoot, f.InMemory = true, true, map[string]int64{}
+	memory := map[string]int64{} // by volume
 	links := pod.Spec.EnableServiceLinks
 	f.ServiceLinks = links == nil || *links // so it is where nobody says
 	for _, v := range pod.Spec.Volumes {
 		f.Volumes = append(f.Volumes, volumeKind(v.VolumeSource)+":"+v.Name)
+		if e := v.EmptyDir; e != nil && e.Medium == corev1.StorageMediumMemory {
+			memory[v.Name] = 0
+			if e.SizeLimit != nil {
+				memory[v.Name] = e.SizeLimit.Value()
+			}
+		}
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
@@ -28,6 +35,9 @@ func declared(f *suite.PodFacts, pod *corev1.Pod) {
 		for _, m := range c.VolumeMounts {
 			if !m.ReadOnly {
 				f.Writable = append(f.Writable, m.MountPath)
+			}
+			if size, ok := memory[m.Name]; ok {
+				f.InMemory[m.MountPath] = size
 			}
 		}
 		variables(f, c)

@@ -60,7 +60,7 @@ type KubeOptions struct {
 	Pool string
 	// PodTemplate is what they are made of instead, by the execution service
 	// whose service account is Service ("namespace/name"). That namespace is
-	// also where the service itself runs.
+	// also where the service itself runs, behind a Service of that name.
 	PodTemplate, Service string
 	// Gateway is the Service, in Namespace, of a server that keeps sessions;
 	// empty where the target has none. Callers are the tokens of those who may
@@ -346,6 +346,9 @@ func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
 	return flows, err
 }
 
+// noNetwork is the runtime handler of gVisor with its network off.
+const noNetwork = "runsc-no-network"
+
 // Detect implements [Ground].
 func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error) {
 	switch feature {
@@ -355,7 +358,14 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 			return false, err
 		}
 		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
-		return facts.Handler == "runsc" || facts.Handler == "runsc-no-network" || facts.Handler == "gvisor", err
+		return facts.Handler == "runsc" || facts.Handler == noNetwork || facts.Handler == "gvisor", err
+	case suite.PodNetwork:
+		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
+		if err != nil {
+			return false, err
+		}
+		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		return facts.Handler != noNetwork, err
 	case suite.IPv6:
 		p := f.Pods[suite.Sandbox]
 		pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})

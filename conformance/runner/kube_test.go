@@ -29,6 +29,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/workloads/range/world"
 )
 
 const box = "sandboxes"
@@ -310,6 +311,42 @@ func TestFlowsComeFromTheAgentOfTheNode(t *testing.T) {
 	k = pretended(t, nil)
 	_, err = k.Flows(t.Context(), "n")
 	assert.ErrorContains(t, err, "there is none")
+}
+
+// The stand-in for whom a policy lets in is where the target says, and nowhere
+// else: another's would make every control fail, or none.
+func TestEverySeatIsTakenInItsOwnNamespace(t *testing.T) {
+	seat := func(namespace, name, role, node string, ready bool) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{RoleLabel: role}},
+			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c"}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "c", Ready: ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+		}
+	}
+	pods := []runtime.Object{
+		seat("stockade-system", "far", "control", "m", true), seat("stockade-system", "near", "control", "n", true),
+		seat("stockade-system", "impostor", "impostor", "n", true), seat("stockade-system", "late", "impostor", "m", false),
+		seat("agent-sandbox-system", "theirs", "router", "n", true), seat("ours", "ours", "router", "m", true),
+	}
+	for router, want := range map[string]string{"": "theirs", "ours": "ours"} {
+		k := pretended(t, pods)
+		if router != "" {
+			k.o.Router = router
+		}
+		f := &Field{Pods: map[suite.Role]target.Pod{}}
+		require.NoError(t, k.seats(t.Context(), f, "n"))
+		assert.Equal(t, "near", f.Pods[suite.Control].Name)
+		assert.Equal(t, "impostor", f.Pods[suite.Impostor].Name)
+		assert.Equal(t, want, f.Pods[suite.Router].Name)
+	}
+}
+
+func TestTheHostsOfAnAllowListAreWhereTheRangePlaysThem(t *testing.T) {
+	assert.Equal(t, "203.0.113.66:443", https(world.AttackerHost))
+	assert.Equal(t, https(world.AllowedFrontEnd), https(world.SharingHost))
+	assert.NotEqual(t, https(world.AllowedFrontEnd), https(lookAlike), "it only begins like one of them")
+	assert.Empty(t, https("nowhere.invalid."))
 }
 
 func TestATenantChangesOnlyWhatTheRunMadeAndOnlyForShow(t *testing.T) {

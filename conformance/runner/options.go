@@ -83,6 +83,7 @@ type Field struct {
 	Sandbox    func() suite.Object
 	Pod        func() suite.Object
 	Components []string
+	Account    string
 	Controls   string
 	Do         func(ctx context.Context, as suite.Identity, r suite.Request) (suite.Answer, error)
 	Execute    func(ctx context.Context, p suite.Program) (suite.Execution, error)

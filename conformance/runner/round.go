@@ -357,7 +357,7 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 	env := &suite.APIEnv{
 		Nonce: a.Nonce, API: sc.field.API, Namespace: sc.field.Namespace,
 		Sandbox: sc.field.Sandbox, Pod: sc.field.Pod, Site: sc.field.Site,
-		Live: sc.field.Pods[suite.Sandbox].Name, Components: sc.field.Components, Controls: sc.field.Controls,
+		Live: sc.field.Pods[suite.Sandbox].Name, Components: sc.field.Components, Account: sc.field.Account, Controls: sc.field.Controls,
 		Do: sc.field.Do, Execute: sc.field.Execute,
 		Callers: sc.field.Callers, Token: sc.field.Token, Gateway: sc.field.Gateway, Send: sc.field.Send, Held: sc.field.Held,
 	}

@@ -375,6 +375,25 @@ func TestASandboxCannotPutWorkInTheAttacksPlace(t *testing.T) {
 	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
 }
 
+func TestTheRunnersOwnStepsMayHaveToWork(t *testing.T) {
+	s := scenario("session.find-canary", nil)
+	s.Control = suite.ControlSpec{}
+	found := true
+	s.Ask = func(context.Context, *suite.APIEnv) []verdict.Step {
+		return []verdict.Step{
+			{Name: "find what the session left itself", OK: found, Class: verdict.Unknown, Expect: verdict.MustWork},
+			{Name: "find it from another session", Class: verdict.Absent},
+		}
+	}
+	s.AskControl = func(context.Context, *suite.APIEnv) []verdict.Step { return []verdict.Step{{Name: "open", OK: true}} }
+	s.Accept = []verdict.Class{verdict.Absent}
+	o := only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Held, o.Result.Verdict(), said(o))
+	found = false
+	o = only(t, setup(t, s).run(t))
+	assert.Equal(t, verdict.Inconclusive, o.Result.Verdict(), "a search that finds nothing anywhere has shown nothing: %s", said(o))
+}
+
 func TestAPIScenariosAreAskedByTheRunner(t *testing.T) {
 	s := scenario("admission.privileged", nil)
 	s.Control = suite.ControlSpec{}

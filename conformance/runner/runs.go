@@ -5,7 +5,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,14 +24,16 @@ import (
 	service "github.com/stockade-dev/stockade/workloads/execution"
 )
 
-// runs are sandboxes that an execution service makes, a Pod for each run. They
-// are made by the service's own code and as its own service account, so that a
-// service with too few rights, or a door that is shut to its Pods, is noticed.
+// runs are sandboxes that an execution service makes, a Pod for each run. Those
+// that stand for the length of the suite's run are made here, by the service's
+// own code and as its own service account, so that a service with too few
+// rights, or a door that is shut to its Pods, is noticed. Programs are given to
+// the service that is deployed.
 type runs struct {
 	k         *Kube
-	namespace string // of the service
-	config    *rest.Config
-	client    *kubernetes.Clientset
+	namespace string                // of the service
+	name      string                // of its Service, as of its service account
+	client    *kubernetes.Clientset // as that account
 
 	template *service.Template
 	service  *service.Service
@@ -43,13 +44,14 @@ func newRuns(k *Kube) (*runs, error) {
 	if !found || namespace == "" || name == "" {
 		return nil, fmt.Errorf("describing the target: the service %q must be the namespace and the name of its service account", k.o.Service)
 	}
-	r := &runs{k: k, namespace: namespace, config: rest.CopyConfig(k.o.Client.Config)}
-	r.config.Impersonate = rest.ImpersonationConfig{
+	r := &runs{k: k, namespace: namespace, name: name}
+	config := rest.CopyConfig(k.o.Client.Config)
+	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + name,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
 	var err error
-	if r.client, err = kubernetes.NewForConfig(r.config); err != nil {
+	if r.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("describing the target: %w", err)
 	}
 	return r, nil
@@ -64,9 +66,8 @@ func (r *runs) open(ctx context.Context) error {
 		return err
 	}
 	r.service, err = service.New(service.Options{
-		Client: r.client, Exec: service.OverAPI(r.config, r.client), Namespace: r.k.o.Namespace, Template: r.template,
-		// Attacks run at the same time, and slow is not broken.
-		Timeouts: service.Timeouts{Start: r.k.t.Claim, Run: 3 * r.k.t.End},
+		Client: r.client, Namespace: r.k.o.Namespace, Template: r.template,
+		Timeouts: service.Timeouts{Start: r.k.t.Claim},
 	})
 	return err
 }
@@ -117,7 +118,7 @@ func (r *runs) command(argv []string) []string {
 
 func (r *runs) furnish(f *Field) {
 	f.Pod, f.Do, f.Execute = r.pod, r.do, r.execute
-	f.Components = []string{r.namespace}
+	f.Components, f.Account = []string{r.namespace}, r.k.o.Service
 }
 
 // pod is a compliant Pod, as the service would make it.
@@ -192,29 +193,29 @@ func ask(ctx context.Context, client rest.Interface, q suite.Request) (suite.Ans
 	return a, nil
 }
 
-// execute has the service run a program.
+// execute has the deployed service run a program, as its users do, through the
+// API server's proxy. Whatever it does not answer with a result is an error: a
+// service that is not there says nothing of its runs. Their Pods are the
+// service's own to remove.
 func (r *runs) execute(ctx context.Context, p suite.Program) (suite.Execution, error) {
-	r.k.mu.Lock()
-	r.k.made++
-	name := fmt.Sprintf("stockade-%s-run%d", r.k.run, r.k.made)
-	r.k.mu.Unlock()
-	ref := r.ref(name)
-	if err := r.k.led.Creating(ref); err != nil {
-		return suite.Execution{}, err
+	body, err := json.Marshal(service.Program{Language: p.Language, Source: p.Source, Stdin: p.Stdin})
+	if err != nil {
+		return suite.Execution{}, fmt.Errorf("asking the execution service: %w", err)
 	}
-	result, err := r.service.Run(ctx, service.Program{
-		Name: name, Labels: map[string]string{RunLabel: r.k.run}, Language: p.Language, Source: p.Source, Stdin: p.Stdin,
-	})
-	// The service has removed the Pod; this waits until it is gone. What it
-	// cannot remove stays in the ledger.
-	gone := r.k.Remove(context.WithoutCancel(ctx), r.k.run, ref)
-	if gone == nil {
-		gone = r.k.led.Gone(ref)
+	path := fmt.Sprintf("/api/v1/namespaces/%s/services/http:%s:%d/proxy/v1/runs", r.namespace, r.name, servicePort)
+	raw, err := r.k.o.Client.Clientset.CoreV1().RESTClient().Post().AbsPath(path).
+		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	if err != nil {
+		return suite.Execution{}, fmt.Errorf("asking the execution service %s: %w: %.200q", r.k.o.Service, err, raw)
 	}
-	if err := errors.Join(err, gone); err != nil {
-		return suite.Execution{}, err
+	var x service.Result
+	if err := json.Unmarshal(raw, &x); err != nil || x.Status == "" {
+		return suite.Execution{}, fmt.Errorf("asking the execution service %s: it answered %.200q, which is no result", r.k.o.Service, raw)
 	}
 	return suite.Execution{
-		Status: string(result.Status), ExitCode: result.ExitCode, Stdout: result.Stdout, Stderr: result.Stderr, UID: result.UID,
+		Status: string(x.Status), ExitCode: x.ExitCode, Stdout: x.Stdout, Stderr: x.Stderr, UID: x.UID,
 	}, nil
 }
+
+// servicePort is where an execution service listens.
+const servicePort = 8080

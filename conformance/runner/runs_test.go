@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -95,6 +96,7 @@ func TestACompliantPodIsTheServicesOwn(t *testing.T) {
 	assert.Equal(t, map[string]any{"app": "run"}, pod["metadata"].(map[string]any)["labels"])
 	assert.NotEqual(t, pod["metadata"].(map[string]any)["name"], f.Pod()["metadata"].(map[string]any)["name"])
 	assert.Equal(t, []string{"playground-system"}, f.Components)
+	assert.Equal(t, "playground-system/execution", f.Account)
 	assert.Nil(t, f.Sandbox, "there are no Sandbox objects")
 }
 
@@ -139,5 +141,51 @@ func TestRequestsAreMadeAsSomebodyAndChangeNothing(t *testing.T) {
 	for _, q := range []suite.Request{{Verb: http.MethodGet, Path: "/healthz"}, {Verb: http.MethodPut, Path: "/api/v1/x"}, {Verb: http.MethodGet, Path: "\x00"}} {
 		_, err := f.Do(t.Context(), suite.Service, q)
 		assert.Error(t, err, q.Path)
+	}
+}
+
+// The service may lie, or not be there; what is not its result must not look like
+// one.
+func TestProgramsAreGivenToTheDeployedService(t *testing.T) {
+	for name, c := range map[string]struct {
+		code int
+		body string
+		want suite.Execution
+		says string
+	}{
+		"a result":           {200, `{"status":"ok","exitCode":0,"stdout":"45\n","stderr":"","uid":20001,"millis":7}`, suite.Execution{Status: "ok", Stdout: "45\n", UID: 20001}, ""},
+		"no service":         {503, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"no endpoints available"}`, suite.Execution{}, "no endpoints available"},
+		"a full house":       {429, "no more runs can be started now", suite.Execution{}, "too many requests"},
+		"an odd answer":      {200, "<html>", suite.Execution{}, "which is no result"},
+		"an answer of none":  {200, "{}", suite.Execution{}, "which is no result"},
+		"a run that is lost": {502, "it is not known how the run ended", suite.Execution{}, "not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var path, asked string
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				path, asked = r.Method+" "+r.URL.Path, string(body)
+				if c.body[0] == '{' {
+					w.Header().Set("Content-Type", "application/json")
+				}
+				w.WriteHeader(c.code)
+				_, _ = io.WriteString(w, c.body)
+			}))
+			defer api.Close()
+			k := executed(t, api.URL, canned{})
+			k.o.Client.Clientset = kubernetes.NewForConfigOrDie(k.o.Client.Config)
+			f := &Field{}
+			k.boxes.furnish(f)
+			x, err := f.Execute(t.Context(), suite.Program{Language: "python", Source: "print(45)", Stdin: "in"})
+			assert.Equal(t, "POST /api/v1/namespaces/playground-system/services/http:execution:8080/proxy/v1/runs", path)
+			assert.JSONEq(t, `{"language":"python","source":"print(45)","stdin":"in"}`, asked)
+			assert.Equal(t, c.want, x)
+			if c.says == "" {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorContains(t, err, c.says)
+			}
+		})
 	}
 }

@@ -33,7 +33,7 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
 		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
 		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
-		Own: box.IP, Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
 	}
 	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
 	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket

@@ -71,7 +71,7 @@ var Claims = []Claim{
 	{"KG-16", "network policies limit what reaches kode-gopher and the router", guarantee, NetworkIn},
 
 	{"PG-01", "every Pod of the namespace uses the gVisor RuntimeClass", guarantee, Kernel},
-	{"PG-02", "admission rejects privilege, the host's namespaces, ports and files, tokens, init and ephemeral containers, and images without a digest", guarantee, Door},
+	{"PG-02", "admission rejects privileged and root containers, added capabilities, the host's namespaces and ports, volumes but emptyDir, tokens, init and ephemeral containers, images without a digest or from another registry, and what Pod Security's level restricted forbids", guarantee, Door},
 	{"PG-03", "the network is denied by default, and gVisor's own networking is off", guarantee, NetworkOut},
 	{"PG-04", "a quota bounds the number of Pods", guarantee, Load},
 	{"PG-05", "/workspace and /tmp are memory of a fixed size, and a compiled program runs in /workspace", []Kind{Guarantee, Function}, Files},

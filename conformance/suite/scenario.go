@@ -66,6 +66,8 @@ const (
 	IPv6      Feature = "ipv6"
 	Admission Feature = "admission-policy"
 	WarmPool  Feature = "warm-pool"
+	// PodNetwork: the sandboxes have a network that only a policy closes.
+	PodNetwork Feature = "pod-network"
 	// RunIdentity: every program has an identity of the server's for as long as
 	// it runs, from a metadata server of the target's own.
 	RunIdentity Feature = "run-identity"
@@ -141,6 +143,9 @@ type PodFacts struct {
 	Env, EnvFrom []string
 	// Writable are the paths of mounts that are not read-only.
 	Writable []string
+	// InMemory are the paths of mounts that are emptyDirs in memory, with the size
+	// that each declares, in bytes; 0 is none.
+	InMemory map[string]int64
 	// ReadOnlyRoot is true when every root file system is read-only.
 	ReadOnlyRoot bool
 	// ServiceLinks is true when the kubelet tells the containers of the Services
@@ -209,6 +214,9 @@ type APIEnv struct {
 	// that of the suite's control Pods.
 	Components []string
 	Controls   string
+	// Account is the namespace and the name of the service account that Service
+	// stands for; empty where the target has no service of its own.
+	Account string
 	// Do sends one request as somebody. Whatever would change something is a
 	// dry run. It is nil where the target has no service of its own.
 	Do func(ctx context.Context, as Identity, r Request) (Answer, error)

@@ -130,7 +130,8 @@ func NewCluster(ctx *pulumi.Context, name string, args ClusterArgs, opts ...pulu
 		// one that replaces the cluster; nor must the pool that went away.
 		pulumi.IgnoreChanges([]string{"initialNodeCount", "minMasterVersion", "nodeConfig", "nodePools", "nodeVersion"}),
 		// Google refuses to delete a protected cluster, but only after Pulumi has
-		// deleted its pools. Pulumi's own protection stops before that.
+		// deleted its pools. Pulumi's own protection stops a preview before that, and
+		// the guard everything else (see [Guard]).
 		pulumi.Protect(args.Protected),
 		// A cluster's name is its own, so a new one can only come after the old one.
 		pulumi.DeleteBeforeReplace(true),

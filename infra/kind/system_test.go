@@ -63,6 +63,10 @@ func TestTheNetworkAgreesWithTheClustersAddresses(t *testing.T) {
 	assert.Equal(t, PodSubnets, data["ipv4-native-routing-cidr"]+","+data["ipv6-native-routing-cidr"])
 	assert.Equal(t, "true", data["bpf-lb-sock-hostns-only"])
 	assert.Equal(t, "none", data["monitor-aggregation"])
+	// Policies with host names need the agent's DNS proxy, which is a part of
+	// this one and needs iptables' TPROXY, on by default.
+	assert.Equal(t, "true", data["enable-l7-proxy"])
+	assert.NotContains(t, data, "install-iptables-rules")
 }
 
 func TestWithoutIPv6TheNetworkDoesNotAskForIt(t *testing.T) {

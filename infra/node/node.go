@@ -242,12 +242,31 @@ func (b *builder) result() (Images, bool, error) {
 // addHost fills in what does not depend on where the images come from.
 func (b *builder) addHost(images *Images) {
 	images.KubernetesVersion = b.components["kubernetes"].Version
-	images.tools = map[string]string{}
+	images.tools = b.tools()
+}
+
+// tools are the paths of the components' programs, built or not.
+func (b *builder) tools() map[string]string {
+	tools := map[string]string{}
 	for _, c := range b.components {
 		for _, p := range c.Programs {
-			images.tools[p.Name] = c.path(p.Name)
+			tools[p.Name] = c.path(p.Name)
 		}
 	}
+	return tools
+}
+
+// Tools returns the paths of the third-party programs for the host that an earlier
+// Build or BuildPulumi made of the same pins, by name: "kube-apiserver", "pulumi".
+// What is not built is not among them. It builds nothing.
+func Tools(ctx context.Context, o Options) (map[string]string, error) {
+	b, err := prepareComponents(ctx, o, slices.Concat(Components(), PulumiComponents()))
+	if err != nil {
+		return nil, err
+	}
+	tools := b.tools()
+	maps.DeleteFunc(tools, func(_, path string) bool { return !exists(path) })
+	return tools, nil
 }
 
 // published names the same images in a registry. Untested.

@@ -58,6 +58,11 @@ func PulumiTools(ctx context.Context, o Options) (Pulumi, bool, error) {
 
 // preparePulumi is prepare for the components of Pulumi alone.
 func preparePulumi(ctx context.Context, o Options) (*builder, error) {
+	return prepareComponents(ctx, o, PulumiComponents())
+}
+
+// prepareComponents is prepare for some components, and nothing made of them.
+func prepareComponents(ctx context.Context, o Options, components []Component) (*builder, error) {
 	o, err := o.resolve()
 	if err != nil {
 		return nil, err
@@ -66,7 +71,7 @@ func preparePulumi(ctx context.Context, o Options) (*builder, error) {
 	if b.tc, err = readToolchain(ctx, o.Source); err != nil {
 		return nil, err
 	}
-	return b, b.keyComponents(PulumiComponents())
+	return b, b.keyComponents(components)
 }
 
 func (b *builder) pulumi() (Pulumi, bool) {

@@ -100,3 +100,19 @@ func TestWhatCannotBeEmbeddedIsNamed(t *testing.T) {
 		assert.ErrorContains(t, err, file)
 	}
 }
+
+func TestToolsAreThoseThatAreBuilt(t *testing.T) {
+	source, err := filepath.Abs(checkout)
+	require.NoError(t, err)
+	o := Options{Home: t.TempDir(), Source: source}
+	tools, err := Tools(t.Context(), o)
+	require.NoError(t, err)
+	assert.Empty(t, tools)
+	b, err := prepareComponents(t.Context(), o, Components())
+	require.NoError(t, err)
+	path := b.components["etcd"].path("etcd")
+	write(t, path, "")
+	tools, err = Tools(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"etcd": path}, tools)
+}

@@ -27,6 +27,10 @@ type OverlayArgs struct {
 	// needs it: a digest in a registry instead of a name that is on our own
 	// nodes only.
 	Images map[string]string
+	// Pin makes digests of the names of images in an object, where they are known
+	// only once the cluster is: Digests has them by name. Nil pins nothing.
+	Pin     func(object *unstructured.Unstructured, digests map[string]string) error
+	Digests pulumi.StringMapOutput
 	// Fill are fields that are known only once something else is there, by the
 	// object ("Secret/kode-gopher") and the field's name at its top. They replace
 	// what the object has.
@@ -70,7 +74,7 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 			if args.TakeOver {
 				annotate(object, "pulumi.com/patchForce", "true")
 			}
-			fields, key := inputs(object), object.GetKind()+"/"+object.GetName()
+			fields, key := args.inputs(object), object.GetKind()+"/"+object.GetName()
 			maps.Copy(fields, args.Fill[key])
 			delete(unfilled, key)
 			options := []pulumi.ResourceOption{pulumi.Parent(o), pulumi.DependsOn(before), pulumi.DeletedWith(args.Cluster)}
@@ -119,12 +123,19 @@ func resourceName(overlay string, o *unstructured.Unstructured) string {
 	return strings.Join(append(parts, o.GetName()), "/")
 }
 
-func inputs(o *unstructured.Unstructured) pulumi.Map {
+func (a *OverlayArgs) inputs(o *unstructured.Unstructured) pulumi.Map {
 	m := pulumi.Map{}
 	for k, v := range o.Object {
-		// The server's, and an update of it is refused.
-		if k != "status" {
+		switch {
+		case k == "status": // the server's, and an update of it is refused
+		case a.Pin == nil || k == "apiVersion" || k == "kind" || k == "metadata":
 			m[k] = pulumi.Any(v)
+		default:
+			m[k] = a.Digests.ApplyT(func(digests map[string]string) (any, error) {
+				pinned := o.DeepCopy()
+				err := a.Pin(pinned, digests)
+				return pinned.Object[k], err
+			}).(pulumi.AnyOutput)
 		}
 	}
 	return m

@@ -94,6 +94,29 @@ func TestAWarmPoolIsWaitedFor(t *testing.T) {
 	assert.Empty(t, pool.GetAnnotations(), "the caller's object is not changed")
 }
 
+func TestImagesArePinnedOnceTheClusterKnowsThem(t *testing.T) {
+	r := &recorder{}
+	object := kubeObject("apps/v1", "Deployment", "n", "d", map[string]any{"image": "app:dev"})
+	declared := func(pin func(*unstructured.Unstructured, map[string]string) error) error {
+		return pulumi.RunErr(func(ctx *pulumi.Context) error {
+			_, err := NewOverlay(ctx, "o", &OverlayArgs{
+				Objects: []unstructured.Unstructured{object}, Pin: pin,
+				Digests: pulumi.StringMap{"app:dev": pulumi.String("app@sha256:0123")}.ToStringMapOutput(),
+			})
+			return err
+		}, pulumi.WithMocks("stockade", "dev", r))
+	}
+	require.NoError(t, declared(func(o *unstructured.Unstructured, digests map[string]string) error {
+		return unstructured.SetNestedField(o.Object, digests["app:dev"], "spec", "image")
+	}))
+	d := one(t, r.seen, "kubernetes:apps/v1:Deployment").Inputs.Mappable()
+	assert.Equal(t, map[string]any{"image": "app@sha256:0123"}, d["spec"])
+	assert.Equal(t, "apps/v1", d["apiVersion"])
+	assert.Equal(t, map[string]any{"image": "app:dev"}, object.Object["spec"], "the caller's object is not changed")
+
+	assert.ErrorContains(t, declared(func(*unstructured.Unstructured, map[string]string) error { return assert.AnError }), assert.AnError.Error())
+}
+
 func TestEveryContainersImageIsReplacedAndNoReplacementIsForgotten(t *testing.T) {
 	template := kubeObject("extensions.agents.x-k8s.io/v1beta1", "SandboxTemplate", "n", "t", map[string]any{
 		"podTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "local/app:1"}}}},

@@ -26,15 +26,17 @@ func claimsPage() string {
 		"what speaks for it: scenarios, which attack a real deployment, and rules of the plan check, which\n" +
 		"judge an environment on Google Cloud before it exists. A *guarantee* is held when its attacks fail,\n" +
 		"a *limit* when the exposure that the text admits is shown and is not larger, a *function* when honest\n" +
-		"code works. The verdicts themselves are in the reports: `stockade run --profile …`, and\n" +
-		"`stockade compare` for all of them side by side.\n\n## Profiles\n\n")
+		"code works. This page is a map, and says what is tried, not what came of it: the verdicts with their\n" +
+		"evidence are in the reports of `stockade run --profile …`, and `stockade compare` puts those side by\n" +
+		"side. A rule of the plan check speaks for an environment on Google Cloud, and never for a profile on a\n" +
+		"cluster of this machine.\n\n## Profiles\n\n")
 	b.WriteString("| profile | what is deployed | claims | scenarios |\n|---|---|---|---|\n")
 	for _, p := range suite.Profiles {
 		fmt.Fprintf(&b, "| `%s` | %s | %d | %d |\n", p.ID, cell(p.Title), len(p.Claims), len(p.Of(all.Registry.All())))
 	}
 	rules := plan.Rules()
 	for _, system := range systems {
-		fmt.Fprintf(&b, "\n## %s\n\n| claim | | kind | profiles | scenarios | plan check |\n|---|---|---|---|---|---|\n", system.name)
+		fmt.Fprintf(&b, "\n## %s\n\n| claim | | kind | profiles | scenarios | plan check, on Google Cloud |\n|---|---|---|---|---|---|\n", system.name)
 		for _, c := range suite.Claims {
 			if !strings.HasPrefix(c.ID, system.letters+"-") {
 				continue

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -190,9 +191,14 @@ func TestOnlyTheKnownVariablesAreAllowed(t *testing.T) {
 }
 
 func TestAnEnvironmentThatCannotBeReadProvesNothing(t *testing.T) {
-	assert.False(t, variables("read", nil, os.ErrPermission).Class.IsEvidence())
+	assert.False(t, variables("read", nil, os.ErrClosed).Class.IsEvidence())
 	assert.False(t, variables("read", nil, nil).Class.IsEvidence())
 	assert.False(t, firstProcess(filepath.Join(t.TempDir(), "environ")).Class.IsEvidence())
+}
+
+func TestAFirstProcessThatNobodyMayReadKeepsItsEnvironment(t *testing.T) {
+	err := &os.PathError{Op: "open", Path: "/proc/1/environ", Err: syscall.EACCES}
+	assert.Equal(t, verdict.Permission, variables("read", nil, err).Class)
 }
 
 func TestArgumentsThatHandOverASecret(t *testing.T) {

@@ -4,6 +4,8 @@ package credentials
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +20,11 @@ import (
 )
 
 // environmentSecrets (CR-02, CR-03). Variables are judged by a list of what may
-// be there, since no list of what a secret looks like is ever complete. Absent
-// is the only right answer: a /proc that cannot be read has proved nothing.
+// be there, since no list of what a secret looks like is ever complete. Absent is
+// the right answer, and for the first process Permission as well: what it may not
+// read, an attacker cannot take there. The attack's own environment, which the
+// same Pod spec makes, is always read, and the spec is the witness. Any other
+// failure to read has proved nothing.
 func environmentSecrets() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.environment-secrets",
@@ -41,7 +46,7 @@ func environmentSecrets() suite.Scenario {
 			Act: plantProcess,
 			Why: "a process that the control starts in the same sandbox, with a secret in its environment and its arguments, is found by the same reading",
 		},
-		Accept:    []verdict.Class{verdict.Absent},
+		Accept:    []verdict.Class{verdict.Absent, verdict.Permission},
 		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noSecrets}},
 		Mutants:   []string{"secret-env", "secret-argv", "kode-gopher-secret-env"},
 	}
@@ -62,7 +67,10 @@ var secretValue = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-
 var secretArgument = regexp.MustCompile(`(?i)^-{0,2}[a-z0-9_-]*(password|passwd|secret|token|api[_-]?key|credential)s?=.+`)
 
 func variables(name string, environ []string, err error) verdict.Step {
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return probe.Denied(name, err) // a process that is not dumpable keeps it to itself
+	case err != nil:
 		return probe.Failed(name, verdict.Unknown, "it cannot be read: %v", err)
 	}
 	if len(environ) == 0 {

@@ -106,18 +106,7 @@ func dnsTunnel() suite.Scenario {
 		Techniques: []string{"T1071.004", "T1048.003"},
 		Refs:       []string{"https://attack.mitre.org/techniques/T1071/004/", "https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-dns"},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			if marked(env) == "" {
-				return []verdict.Step{probe.NoSite("ask", "zone of the attacker's")}
-			}
-			ask := func(name, network, server string) func() verdict.Step {
-				return func() verdict.Step { return probe.ReachDNS(ctx, name, network, server, marked(env)) }
-			}
-			steps := disclosed(probe.Together(
-				ask("ask the cluster's DNS over UDP", "udp", env.Site.ClusterDNS),
-				ask("ask the cluster's DNS over TCP", "tcp", env.Site.ClusterDNS)))
-			return append(steps, probe.Together(
-				ask("ask the metadata server's resolver over UDP", "udp", metadataResolver),
-				ask("ask the metadata server's resolver over TCP", "tcp", metadataResolver))...)
+			return askBoth(ctx, env, metadataResolver)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy gets an answer from both, and its question to the zone's name server"},
 		Accept:    dropped,
@@ -125,6 +114,22 @@ func dnsTunnel() suite.Scenario {
 		Attempts:  2,
 		Mutants:   []string{"kode-gopher-metadata-hole", "kode-gopher-network-open", "kode-gopher-shared-metadata-hole", "kode-gopher-shared-network-open"},
 	}
+}
+
+// askBoth asks the cluster's DNS, and a resolver that must stay closed.
+func askBoth(ctx context.Context, env *probe.Env, closed string) []verdict.Step {
+	if marked(env) == "" {
+		return []verdict.Step{probe.NoSite("ask", "zone of the attacker's")}
+	}
+	ask := func(name, network, server string) func() verdict.Step {
+		return func() verdict.Step { return probe.ReachDNS(ctx, name, network, server, marked(env)) }
+	}
+	steps := disclosed(probe.Together(
+		ask("ask the cluster's DNS over UDP", "udp", env.Site.ClusterDNS),
+		ask("ask the cluster's DNS over TCP", "tcp", env.Site.ClusterDNS)))
+	return append(steps, probe.Together(
+		ask("ask the metadata server's resolver over UDP", "udp", closed),
+		ask("ask the metadata server's resolver over TCP", "tcp", closed))...)
 }
 
 // publicData shows the admitted half of a deployment on a cluster of one's own:

@@ -54,6 +54,7 @@ func sharedFrontEnd() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: both(closed),
 		Attempts:  2,
+		Timeout:   20 * time.Second,
 		Mutants:   []string{"kode-gopher-shared-allow-list-wildcard", "kode-gopher-shared-allow-list-any-port", "kode-gopher-shared-network-open"},
 	}
 }
@@ -83,18 +84,14 @@ func perimeter() suite.Scenario {
 			"https://cloud.google.com/storage/docs/request-endpoints",
 		},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			s := env.Site
-			return throughRestricted(ctx, env,
-				errand{"write to a bucket of another project", http.MethodPut, s.AllowedHost, "/" + s.ForeignBucket + "/" + env.Nonce},
-				errand{"write to it by a host name of its own", http.MethodPut, s.ForeignBucket + "." + s.AllowedHost, "/" + env.Nonce},
-				errand{"write to it by the JSON API", http.MethodPost, s.AllowedHost, "/upload/storage/v1/b/" + s.ForeignBucket + "/o?uploadType=media&name=" + env.Nonce},
-				errand{"write to a host that shares the front end", http.MethodPut, s.SharingHost, "/" + env.Nonce})
+			return throughRestricted(ctx, env, leaving(env))
 		},
 		Control: suite.ControlSpec{
 			Act: func(ctx context.Context, env *probe.Env) []verdict.Step {
 				s := env.Site
-				return throughRestricted(ctx, env,
-					errand{"write to a bucket of the perimeter", http.MethodPut, s.AllowedHost, "/" + s.OwnBucket + "/" + env.Nonce})
+				return throughRestricted(ctx, env, []errand{
+					{"write to a bucket of the perimeter", http.MethodPut, s.AllowedHost, "/" + s.OwnBucket + "/" + env.Nonce},
+				})
 			},
 			Why: "a bucket inside of the perimeter takes what a Pod without a policy sends to it by the same front end",
 		},
@@ -109,11 +106,22 @@ func perimeter() suite.Scenario {
 // errand is a request to a front end, in the name of a host.
 type errand struct{ name, method, host, path string }
 
+// leaving are errands that carry something out of the perimeter.
+func leaving(env *probe.Env) []errand {
+	s := env.Site
+	return []errand{
+		{"write to a bucket of another project", http.MethodPut, s.AllowedHost, "/" + s.ForeignBucket + "/" + env.Nonce},
+		{"write to it by a host name of its own", http.MethodPut, s.ForeignBucket + "." + s.AllowedHost, "/" + env.Nonce},
+		{"write to it by the JSON API", http.MethodPost, s.AllowedHost, "/upload/storage/v1/b/" + s.ForeignBucket + "/o?uploadType=media&name=" + env.Nonce},
+		{"write to a host that shares the front end", http.MethodPut, s.SharingHost, "/" + env.Nonce},
+	}
+}
+
 // throughRestricted runs errands at the front end to which the restricted name
 // leads, by whatever resolves names for the sandbox's programs: the cluster's DNS
 // must have been asked all the same, for the policy to let the answer's address
 // through.
-func throughRestricted(ctx context.Context, env *probe.Env, all ...errand) []verdict.Step {
+func throughRestricted(ctx context.Context, env *probe.Env, all []errand) []verdict.Step {
 	s := env.Site
 	if s.RestrictedHost == "" || s.ForeignBucket == "" || s.OwnBucket == "" {
 		return []verdict.Step{probe.NoSite("write", "front end of a perimeter")}

@@ -4,7 +4,9 @@ package kodegopher
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -13,8 +15,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// serviceLinks accepts Absent alone: an environment that cannot be read has
-// proved nothing. The control is not planted: it is the same reading in a Pod of
+// serviceLinks accepts Absent, and for the first process Permission: the runner
+// lets nobody read its environment. The attack's own, which the kubelet makes of
+// the same Pod spec, is always read; one that cannot be read for another reason
+// has proved nothing. The control is not planted: it is the same reading in a Pod of
 // the same namespace that does have service links, so that the Services which a
 // sandbox is not told of are there to be told of.
 func serviceLinks() suite.Scenario {
@@ -30,7 +34,7 @@ func serviceLinks() suite.Scenario {
 		Attack:     readServices,
 		Control: suite.ControlSpec{At: suite.Router,
 			Why: "a Pod of the same namespace that has service links finds the namespace's Services by the same reading"},
-		Accept:    []verdict.Class{verdict.Absent},
+		Accept:    []verdict.Class{verdict.Absent, verdict.Permission},
 		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: noServiceLinks}},
 		Mutants:   []string{"kode-gopher-service-links"},
 	}
@@ -47,6 +51,8 @@ func readServices(context.Context, *probe.Env) []verdict.Step {
 // services looks for the one variable that every Service has that has an address.
 func services(name string, environ []string, err error) verdict.Step {
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return probe.Denied(name, err) // a process that is not dumpable keeps it to itself
 	case err != nil:
 		return probe.Failed(name, verdict.Unknown, "it cannot be read: %v", err)
 	case len(environ) == 0:

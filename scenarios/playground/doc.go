@@ -16,9 +16,9 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
 	all := []suite.Scenario{
-		networkOff(), defaultDenyEgress(), defaultDenyIngress(), podQuota(),
-		workspaceSize(), workspaceProgram(), raiseLimits(),
-		ownUID(), memoryError(), executionRights(), runtimeSocket(),
+		networkOff(), defaultDenyEgress(), egressDrops(), egressPolicy(), defaultDenyIngress(), podQuota(),
+		workspaceSize(), workspaceProgram(), raiseLimits(), runLimits(),
+		ownUID(), memoryError(), executionRights(), runtimeSocket(), everyPod(),
 	}
 	for _, r := range rules {
 		all = append(all, r.scenario())

@@ -5,6 +5,8 @@ package playground
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -35,6 +37,94 @@ func raiseLimits() suite.Scenario {
 		Timeout:   20 * time.Second,
 		Mutants:   []string{"playground-no-rlimits"},
 	}
+}
+
+// runLimits is raiseLimits for a program that the deployed service was given: the
+// other one starts as the suite thinks that a run does. The limits are Confined,
+// and Permission is the kernel's answer to who may not raise them.
+func runLimits() suite.Scenario {
+	return suite.Scenario{
+		ID:    "playground.run-limits",
+		Title: "Raise the resource limits of a program that the service runs",
+		About: "Gives the deployed execution service a program that reads its limits on processes, open files, file size, core files and address space, and asks for " +
+			"one more of each than the hard limit allows. The control is an ordinary program.",
+		Claims: []string{"PG-06"}, Kind: suite.Guarantee, Severity: suite.High,
+		Techniques: []string{"T1499.001", "T1548"},
+		Refs:       []string{"https://man7.org/linux/man-pages/man2/getrlimit.2.html"},
+		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			const name = "read the limits of a run"
+			x, step := execute(ctx, env, name, printLimits)
+			if step != nil {
+				return []verdict.Step{*step}
+			}
+			return judgePrinted(name, x)
+		},
+		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			return []verdict.Step{ordinary(ctx, env)}
+		},
+		Accept:  []verdict.Class{verdict.Permission, verdict.Confined},
+		Timeout: runTime,
+		Mutants: []string{"playground-no-rlimits"},
+	}
+}
+
+// printLimits prints a line for each limit: its name, soft, hard, and what became
+// of asking for more. -1 is no limit.
+const printLimits = `import resource as r
+for name, it in (("processes", r.RLIMIT_NPROC), ("open files", r.RLIMIT_NOFILE), ("the size of a file", r.RLIMIT_FSIZE),
+                 ("core files", r.RLIMIT_CORE), ("address space", r.RLIMIT_AS)):
+    soft, hard = r.getrlimit(it)
+    answer = "not asked"
+    if hard != r.RLIM_INFINITY:
+        try:
+            r.setrlimit(it, (soft, hard + 1))
+            answer = "granted"
+        except (ValueError, OSError) as e:
+            answer = str(e)
+    print(name, soft, hard, answer, sep="\t")
+`
+
+// printed are the limits that printLimits tells of.
+var printed = []string{"processes", "open files", "the size of a file", "core files", "address space"}
+
+// judgePrinted reads what printLimits printed. It is a pure function.
+func judgePrinted(name string, x suite.Execution) []verdict.Step {
+	lines := strings.Split(strings.TrimSuffix(x.Stdout, "\n"), "\n")
+	odd := []verdict.Step{{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("%s, %.200q %.80q", x.Status, x.Stdout, x.Stderr)}}
+	if x.Status != "ok" || len(lines) != len(printed) {
+		return odd
+	}
+	var steps []verdict.Step
+	for i, line := range lines {
+		part := strings.Split(line, "\t")
+		if len(part) != 4 || part[0] != printed[i] {
+			return odd
+		}
+		soft, err1 := strconv.ParseInt(part[1], 10, 64)
+		hard, err2 := strconv.ParseInt(part[2], 10, 64)
+		if err1 != nil || err2 != nil || soft < -1 || hard < -1 {
+			return odd
+		}
+		l := limit{name: part[0], soft: uint64(soft), hard: uint64(hard)} //nolint:gosec // -1 is infinite
+		steps = append(steps, judgeLimit("the run", l))
+		if l.hard != infinite {
+			steps = append(steps, judgeAnswer(l.name, part[3]))
+		}
+	}
+	return steps
+}
+
+// judgeAnswer reads Python's word for the kernel's answer: "not allowed to raise
+// maximum limit" is EPERM, and no other error.
+func judgeAnswer(of, answer string) verdict.Step {
+	name := "the run: raise the limit on " + of
+	switch answer {
+	case "granted":
+		return probe.Reached(name, "the kernel granted it")
+	case "not allowed to raise maximum limit":
+		return probe.Failed(name, verdict.Permission, "%s", answer)
+	}
+	return probe.Failed(name, verdict.Unknown, "%.80q", answer)
 }
 
 // infinite is what the kernel calls no limit (RLIM_INFINITY).

@@ -5,14 +5,21 @@ package playground
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/admission"
@@ -70,7 +77,7 @@ func (s *server) Delete(_ context.Context, _, _, name string) (suite.Answer, err
 func env(s *server) *suite.APIEnv {
 	return &suite.APIEnv{
 		Nonce: "0123456789abcdef0123456789abcdef", API: s, Pod: compliant, Namespace: "playground", Live: "live-1",
-		Components: []string{"playground-system"}, Controls: "stockade-system",
+		Components: []string{"playground-system"}, Account: "playground-system/execution", Controls: "stockade-system",
 		Do: func(_ context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
 			s.asked, s.as = append(s.asked, r), append(s.as, as)
 			return s.answer, s.err
@@ -81,7 +88,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+11)
+	assert.Len(t, r.All(), len(rules)+15)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {
@@ -241,10 +248,14 @@ func TestLimitsAreJudged(t *testing.T) {
 	assert.Equal(t, verdict.Unknown, judgeOpen(100, 256, nil).Class)
 }
 
-// service is an execution service with canned answers.
+// service is an execution service that answers a program by what it says; where
+// there is no answer the connection is lost.
 func service(answers ...suite.Execution) func(context.Context, suite.Program) (suite.Execution, error) {
+	var mu sync.Mutex
 	n := 0
 	return func(context.Context, suite.Program) (suite.Execution, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		if n >= len(answers) {
 			return suite.Execution{}, errors.New("lost")
 		}
@@ -254,20 +265,25 @@ func service(answers ...suite.Execution) func(context.Context, suite.Program) (s
 }
 
 func TestUserIDsAreCompared(t *testing.T) {
-	printed := func(uid string) suite.Execution { return suite.Execution{Status: "ok", Stdout: uid + "\n"} }
+	printed := func(uid string, began, ended int) suite.Execution {
+		return suite.Execution{Status: "ok", Stdout: fmt.Sprintf("%s %d.5 %d.25\n", uid, began, ended)}
+	}
 	for name, c := range map[string]struct {
 		answers []suite.Execution
 		steps   int
 		ok      bool
-		class   verdict.Class // of the last step
+		class   verdict.Class // of the first step
 	}{
-		"each its own":              {[]suite.Execution{printed("20001"), printed("20002")}, 2, false, verdict.Absent},
-		"both the same":             {[]suite.Execution{printed("1000"), printed("1000")}, 2, true, verdict.Absent},
-		"that of a live sandbox":    {[]suite.Execution{printed("20001"), printed("20007")}, 2, true, ""},
-		"a program that says odd":   {[]suite.Execution{printed("root")}, 1, false, verdict.Unknown},
-		"a program that failed":     {[]suite.Execution{{Status: "error", Stderr: "no"}}, 1, false, verdict.Unknown},
+		"each its own":              {[]suite.Execution{printed("20001", 1, 9), printed("20002", 2, 8), printed("20003", 20, 21)}, 5, false, verdict.Absent},
+		"both the same":             {[]suite.Execution{printed("1000", 1, 9), printed("1000", 2, 8), printed("20003", 20, 21)}, 5, true, ""},
+		"the same again":            {[]suite.Execution{printed("20001", 1, 9), printed("20002", 2, 8), printed("20002", 20, 21)}, 5, true, verdict.Absent},
+		"one after the other":       {[]suite.Execution{printed("20001", 1, 9), printed("20002", 10, 18), printed("20003", 20, 21)}, 5, false, verdict.Unknown},
+		"that of a live sandbox":    {[]suite.Execution{printed("20001", 1, 9), printed("20002", 2, 8), printed("20007", 20, 21)}, 5, true, verdict.Absent},
+		"a program that says odd":   {[]suite.Execution{printed("root", 1, 9), printed("20002", 2, 8)}, 1, false, verdict.Unknown},
+		"a program that failed":     {[]suite.Execution{{Status: "error", Stderr: "no"}, printed("20002", 2, 8)}, 1, false, verdict.Unknown},
 		"a service that is silent":  {nil, 1, false, verdict.TransportError},
-		"a second run that is lost": {[]suite.Execution{printed("20001")}, 1, false, verdict.TransportError},
+		"a second run that is lost": {[]suite.Execution{printed("20001", 1, 9)}, 1, false, verdict.TransportError},
+		"a third run that is lost":  {[]suite.Execution{printed("20001", 1, 9), printed("20002", 2, 8)}, 1, false, verdict.TransportError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := env(&server{})
@@ -279,12 +295,66 @@ func TestUserIDsAreCompared(t *testing.T) {
 				some = some || s.OK
 			}
 			assert.Equal(t, c.ok, some)
-			if c.class != "" {
-				assert.Equal(t, c.class, steps[len(steps)-1].Class)
-			}
+			assert.Equal(t, c.class, steps[0].Class, steps[0].Detail)
 		})
 	}
 	assert.Equal(t, verdict.ToolMissing, compareUIDs(t.Context(), env(&server{}))[0].Class, "a target without a service")
+}
+
+func TestTwoProgramsAreGivenToTheServiceAtTheSameTime(t *testing.T) {
+	e, both := env(&server{}), make(chan struct{})
+	var asked atomic.Int32
+	e.Execute = func(ctx context.Context, _ suite.Program) (suite.Execution, error) {
+		if asked.Add(1) == 2 {
+			close(both)
+		}
+		select {
+		case <-both:
+		case <-ctx.Done():
+		}
+		return suite.Execution{}, errors.New("lost")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	compareUIDs(ctx, e)
+	assert.NoError(t, ctx.Err(), "the second is asked for while the first runs")
+}
+
+func TestTheLimitsThatAProgramOfTheServicesSawAreJudged(t *testing.T) {
+	const held = "processes\t256\t256\tnot allowed to raise maximum limit\nopen files\t256\t256\tnot allowed to raise maximum limit\n" +
+		"the size of a file\t5\t5\tnot allowed to raise maximum limit\ncore files\t0\t0\tnot allowed to raise maximum limit\n" +
+		"address space\t268435456\t268435456\tnot allowed to raise maximum limit\n"
+	for name, c := range map[string]struct {
+		x       suite.Execution
+		steps   int
+		ok      bool
+		unknown bool
+	}{
+		"as it should be": {suite.Execution{Status: "ok", Stdout: held}, 10, false, false},
+		"no limit":        {suite.Execution{Status: "ok", Stdout: strings.Replace(held, "processes\t256\t256\tnot allowed to raise maximum limit", "processes\t-1\t-1\tnot asked", 1)}, 9, true, false},
+		"one is raised":   {suite.Execution{Status: "ok", Stdout: strings.Replace(held, "not allowed to raise maximum limit", "granted", 1)}, 10, true, false},
+		"another error":   {suite.Execution{Status: "ok", Stdout: strings.Replace(held, "not allowed to raise maximum limit", "current limit exceeds maximum limit", 1)}, 10, false, true},
+		"a line less":     {suite.Execution{Status: "ok", Stdout: held[strings.Index(held, "\n")+1:]}, 1, false, true},
+		"other lines":     {suite.Execution{Status: "ok", Stdout: "a\nb\nc\nd\ne\n"}, 1, false, true},
+		"it failed":       {suite.Execution{Status: "error", Stdout: held}, 1, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			steps := judgePrinted("x", c.x)
+			require.Len(t, steps, c.steps)
+			ok, unknown := false, false
+			for _, s := range steps {
+				ok = ok || s.OK
+				unknown = unknown || s.Class == verdict.Unknown
+			}
+			assert.Equal(t, c.ok, ok)
+			assert.Equal(t, c.unknown, unknown)
+		})
+	}
+	assert.Equal(t, verdict.ToolMissing, runLimits().Ask(t.Context(), env(&server{}))[0].Class)
+	e := env(&server{})
+	e.Execute = service(suite.Execution{Status: "ok", Stdout: held}, suite.Execution{Status: "ok", Stdout: "45\n"})
+	assert.Len(t, runLimits().Ask(t.Context(), e), 10)
+	assert.True(t, runLimits().AskControl(t.Context(), e)[0].OK)
 }
 
 func TestAMemoryErrorMustBeReportedAsOne(t *testing.T) {
@@ -314,7 +384,8 @@ func TestWhoMayIsToldFromTheAnswer(t *testing.T) {
 		ok     bool
 		want   verdict.Class
 	}{
-		"not authorized":          {suite.Answer{Code: 403, Message: `secrets is forbidden: User "x" cannot list resource "secrets"`}, nil, false, verdict.HTTP403},
+		"not authorized":          {suite.Answer{Code: 403, Message: `secrets is forbidden: User "x" cannot list resource "secrets" in API group ""`}, nil, false, verdict.HTTP403},
+		"our own policy's words":  {suite.Answer{Code: 403, Message: `pods "x" is forbidden: capabilities cannot be added`}, nil, true, ""},
 		"served":                  {suite.Answer{Code: 200}, nil, true, ""},
 		"authorized, not there":   {suite.Answer{Code: 404, Message: "not found"}, nil, true, ""},
 		"authorized, and refused": {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, true, ""},
@@ -330,27 +401,318 @@ func TestWhoMayIsToldFromTheAnswer(t *testing.T) {
 	}
 }
 
-func TestTheServiceAsksAsItself(t *testing.T) {
-	s := &server{answer: suite.Answer{Code: 403, Message: "cannot do that"}}
-	for _, step := range executionRights().Ask(t.Context(), env(s)) {
-		assert.Equal(t, verdict.HTTP403, step.Class)
+// cluster answers reads and reviews by path; everything else is not authorized.
+type cluster map[string]suite.Answer
+
+func (c cluster) do(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
+	if a, ok := c[r.Path]; ok && (r.Verb == http.MethodGet || strings.HasSuffix(r.Path, "reviews")) {
+		return a, nil
 	}
-	assert.Greater(t, len(s.asked), 10)
-	for i, as := range s.as {
-		assert.Equal(t, suite.Service, as, s.asked[i].Path)
+	return suite.Answer{Code: 403, Message: `x is forbidden: User "system:serviceaccount:a:b" cannot do resource "x" in API group ""`}, nil
+}
+
+func listOf(all ...object) suite.Answer {
+	items := []any{}
+	for _, o := range all {
+		items = append(items, o)
+	}
+	return suite.Answer{Code: 200, Object: object{"items": items}}
+}
+
+func pod(name string, spec object) object {
+	return object{"metadata": object{"name": name}, "spec": spec,
+		"status": object{"phase": "Running", "conditions": []any{object{"type": "Ready", "status": "True"}}}}
+}
+
+func right(groups, resources, verbs string) any {
+	split := func(s string) (out []any) {
+		for _, x := range strings.Split(s, " ") {
+			out = append(out, x)
+		}
+		return out
+	}
+	return object{"apiGroups": split(groups), "resources": split(resources), "verbs": split(verbs)}
+}
+
+func review(more ...any) suite.Answer {
+	return suite.Answer{Code: 201, Object: object{"status": object{"incomplete": false,
+		"resourceRules":    append([]any{right("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create")}, more...),
+		"nonResourceRules": []any{object{"verbs": []any{"get"}, "nonResourceURLs": []any{"/api", "/api/*", "/healthz", "/version/"}}},
+	}}}
+}
+
+func TestTheServicesRightsAreComparedWithAllThatItMayHave(t *testing.T) {
+	own := right("", "pods", "create delete get list watch")
+	enter := right("", "pods/exec", "create get")
+	with := func(change func(status object)) suite.Answer {
+		a := review(own)
+		change(admission.Child(a.Object, "status"))
+		return a
+	}
+	for name, c := range map[string]struct {
+		answer suite.Answer
+		err    error
+		ok     bool
+		want   verdict.Class
+	}{
+		"what it may have":      {review(own, enter), nil, false, verdict.Absent},
+		"less":                  {review(), nil, false, verdict.Absent},
+		"secrets":               {review(own, right("", "secrets", "get")), nil, true, ""},
+		"one secret by name":    {review(object{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get"}, "resourceNames": []any{"a"}}), nil, true, ""},
+		"another verb":          {review(right("", "pods", "patch")), nil, true, ""},
+		"everything":            {review(right("*", "*", "*")), nil, true, ""},
+		"Pods of another group": {review(right("metrics.k8s.io", "pods", "get")), nil, true, ""},
+		"impersonation":         {review(right("", "users groups serviceaccounts", "impersonate")), nil, true, ""},
+		"a path": {with(func(s object) {
+			s["nonResourceRules"] = []any{object{"verbs": []any{"get"}, "nonResourceURLs": []any{"/metrics"}}}
+		}), nil, true, ""},
+		"all paths": {with(func(s object) {
+			s["nonResourceRules"] = []any{object{"verbs": []any{"*"}, "nonResourceURLs": []any{"*"}}}
+		}), nil, true, ""},
+		"a list that is not whole": {with(func(s object) { s["incomplete"] = true }), nil, false, verdict.Unknown},
+		"one that does not say so": {with(func(s object) { delete(s, "incomplete") }), nil, false, verdict.Unknown},
+		"an error on the way":      {with(func(s object) { s["evaluationError"] = "no such role" }), nil, false, verdict.Unknown},
+		"nothing at all":           {suite.Answer{Code: 201, Object: object{}}, nil, false, verdict.Unknown},
+		"a refusal":                {suite.Answer{Code: 403}, nil, false, verdict.Unknown},
+		"a lost connection":        {suite.Answer{}, errors.New("reset"), false, verdict.TransportError},
+	} {
+		step := judgeRights("x", slices.Concat(everybody, onPods), c.answer, c.err)
+		assert.Equal(t, c.ok, step.OK, "%s: %s", name, step.Detail)
+		assert.Equal(t, c.want, step.Class, "%s: %s", name, step.Detail)
 	}
 }
 
-func TestAVolumeFromTheNodeIsFound(t *testing.T) {
-	pods := func(volumes ...any) suite.Answer {
-		return suite.Answer{Code: 200, Object: object{"items": []any{object{
-			"metadata": object{"name": "p"}, "spec": object{"volumes": volumes}}}}}
+func TestAProgramOfAnotherAccountIsFound(t *testing.T) {
+	as := func(account string) object { return pod("p", object{"serviceAccountName": account}) }
+	waiting, done := as("execution"), as("ops")
+	waiting["status"], done["status"] = object{"phase": "Pending"}, object{"phase": "Failed"}
+	for name, c := range map[string]struct {
+		pods []object
+		ok   bool
+		want verdict.Class
+	}{
+		"its own":               {[]object{as("execution")}, false, verdict.Absent},
+		"another's":             {[]object{as("execution"), as("ops")}, true, ""},
+		"one that is not ready": {[]object{waiting}, false, verdict.Unknown},
+		"none":                  {nil, false, verdict.Unknown},
+		"one that has ended":    {[]object{as("execution"), done}, false, verdict.Absent},
+	} {
+		step := judgeAccounts("x", "playground-system", "playground-system/execution", c.pods)
+		assert.Equal(t, c.ok, step.OK, name)
+		assert.Equal(t, c.want, step.Class, name)
 	}
-	got := judgePods("x", pods(object{"emptyDir": object{}}, object{"hostPath": object{"path": "/run/containerd"}}), nil)
-	assert.True(t, got.OK)
-	assert.Contains(t, got.Detail, "p has /run/containerd")
-	assert.Equal(t, verdict.Absent, judgePods("x", pods(object{"emptyDir": object{}}), nil).Class)
-	assert.Equal(t, verdict.Unknown, judgePods("x", suite.Answer{Code: 200, Object: object{"items": []any{}}}, nil).Class, "no Pod, no proof")
-	assert.Equal(t, verdict.Unknown, judgePods("x", suite.Answer{Code: 403}, nil).Class)
-	assert.Equal(t, verdict.TransportError, judgePods("x", suite.Answer{}, errors.New("reset")).Class)
+}
+
+func TestTheServiceAsksAsItself(t *testing.T) {
+	own := right("", "pods", "create delete get list watch")
+	c := cluster{
+		core("playground-system", "pods"):                       listOf(pod("execution", object{"serviceAccountName": "execution"})),
+		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": review(),
+	}
+	var asked []suite.Request
+	e := env(&server{})
+	e.Do = func(ctx context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
+		asked = append(asked, r)
+		want := suite.Service
+		if r.Verb == http.MethodGet && r.Path == core("playground-system", "pods") {
+			want = suite.Administrator
+		}
+		assert.Equal(t, want, as, r.Path)
+		return c.do(ctx, as, r)
+	}
+	steps := executionRights().Ask(t.Context(), e)
+	assert.Greater(t, len(asked), 20)
+	for _, step := range steps {
+		assert.Contains(t, executionRights().Accept, step.Class, "%s: %s", step.Name, step.Detail)
+	}
+	for _, ns := range []string{"playground", "playground-system", "default", "kube-system"} {
+		assert.True(t, slices.ContainsFunc(asked, func(r suite.Request) bool {
+			return strings.HasSuffix(r.Path, "selfsubjectrulesreviews") && admission.Child(r.Body, "spec")["namespace"] == ns
+		}), ns)
+	}
+	// What it may do in the playground it may do nowhere else.
+	c["/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"] = review(own)
+	n := 0
+	for _, step := range executionRights().Ask(t.Context(), e) {
+		if step.OK {
+			n++
+		}
+	}
+	assert.Equal(t, 3, n)
+	e.Components = nil
+	assert.Equal(t, verdict.ToolMissing, executionRights().Ask(t.Context(), e)[0].Class)
+}
+
+func TestAWayToTheNodeIsFound(t *testing.T) {
+	volumes := func(v ...any) object { return object{"volumes": v} }
+	for name, c := range map[string]struct {
+		spec object
+		says string // empty: none is found
+	}{
+		"a folder of the node": {volumes(object{"name": "a", "emptyDir": object{}}, object{"name": "b", "hostPath": object{"path": "/run/containerd"}}), "p has /run/containerd"},
+		"a disk":               {volumes(object{"name": "a", "persistentVolumeClaim": object{"claimName": "x"}}), "p has a volume of the kind persistentVolumeClaim"},
+		"a driver's":           {volumes(object{"name": "a", "csi": object{}}), "kind csi"},
+		"its processes":        {object{"hostPID": true}, "p has hostPID"},
+		"its network":          {object{"hostNetwork": true}, "p has hostNetwork"},
+		"privilege":            {object{"containers": []any{object{"name": "c", "securityContext": object{"privileged": true}}}}, "the privileged container c"},
+		"privilege before":     {object{"initContainers": []any{object{"name": "c", "securityContext": object{"privileged": true}}}}, "the privileged container c"},
+		"what the cluster fills": {volumes(object{"name": "a", "configMap": object{}}, object{"name": "b", "projected": object{}}, object{"name": "c", "secret": object{}},
+			object{"name": "d", "downwardAPI": object{}}, object{"name": "e", "emptyDir": object{}}), ""},
+		"its own processes": {object{"hostPID": false, "containers": []any{object{"name": "c"}}}, ""},
+	} {
+		step := judgePods("x", []object{pod("p", c.spec)})
+		assert.Equal(t, c.says != "", step.OK, "%s: %s", name, step.Detail)
+		assert.Contains(t, step.Detail, c.says, name)
+		if c.says == "" {
+			assert.Equal(t, verdict.Absent, step.Class, name)
+		}
+	}
+	ended := pod("p", object{})
+	ended["status"] = object{"phase": "Failed"}
+	assert.Equal(t, verdict.Unknown, judgePods("x", []object{ended}).Class, "what does not run was not looked at")
+	assert.Equal(t, verdict.Unknown, judgePods("x", nil).Class, "no Pod, no proof")
+
+	e := env(&server{})
+	e.Do = cluster{core("playground", "pods"): listOf(pod("r", object{})), core("playground-system", "pods"): listOf(pod("s", object{"hostPID": true}))}.do
+	steps := runtimeSocket().Ask(t.Context(), e)
+	require.Len(t, steps, 2)
+	assert.False(t, steps[0].OK)
+	assert.True(t, steps[1].OK, "the service's own Pods are looked at")
+	assert.Equal(t, verdict.Unknown, runtimeSocket().AskControl(t.Context(), e)[0].Class, "what may not be read")
+	e.Components = nil
+	assert.Equal(t, verdict.ToolMissing, runtimeSocket().Ask(t.Context(), e)[0].Class, "a target that names no programs of its own")
+}
+
+func TestAPodOfAnotherRuntimeIsFound(t *testing.T) {
+	classes := listOf(object{"metadata": object{"name": "gvisor-no-network"}, "handler": "runsc-no-network"},
+		object{"metadata": object{"name": "gvisor"}, "handler": "runc"})
+	of := func(class string) object {
+		if class == "" {
+			return pod("p", object{})
+		}
+		return pod("p", object{"runtimeClassName": class})
+	}
+	done := of("")
+	done["status"] = object{"phase": "Succeeded"}
+	for name, c := range map[string]struct {
+		pods []object
+		ok   bool
+		want verdict.Class
+	}{
+		"gVisor's":              {[]object{of("gvisor-no-network")}, false, verdict.Absent},
+		"none":                  {[]object{of("gvisor-no-network"), of("")}, true, ""},
+		"gVisor's by name":      {[]object{of("gvisor")}, true, ""},
+		"a class that is gone":  {[]object{of("nothing")}, true, ""},
+		"one that ended before": {[]object{of("gvisor-no-network"), done}, false, verdict.Absent},
+		"no Pod":                {nil, false, verdict.Unknown},
+	} {
+		e := env(&server{})
+		e.Do = cluster{"/apis/node.k8s.io/v1/runtimeclasses": classes, core("playground", "pods"): listOf(c.pods...)}.do
+		step := everyPod().Ask(t.Context(), e)[0]
+		assert.Equal(t, c.ok, step.OK, name)
+		assert.Equal(t, c.want, step.Class, name)
+	}
+	e := env(&server{})
+	e.Do = cluster{"/apis/node.k8s.io/v1/runtimeclasses": classes, core("stockade-system", "pods"): listOf(of(""))}.do
+	assert.True(t, everyPod().AskControl(t.Context(), e)[0].OK)
+	assert.Equal(t, verdict.Unknown, everyPod().Ask(t.Context(), e)[0].Class, "what may not be read")
+}
+
+func policy(name string, spec object) object {
+	return object{"metadata": object{"name": name}, "spec": spec}
+}
+
+func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
+	deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
+	open := func(selector object) object {
+		return policy("more", object{"podSelector": selector, "policyTypes": []any{"Egress"}, "egress": []any{object{}}})
+	}
+	for name, c := range map[string]struct {
+		policies []object
+		ok       bool
+		want     []verdict.Class
+	}{
+		"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent, verdict.Absent}},
+		"no policy":             {nil, true, []verdict.Class{"", verdict.Absent, verdict.Absent}},
+		"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{"", "", verdict.Absent}},
+		"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, "", verdict.Absent}},
+		"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent, verdict.Absent}},
+		"one of nobody knows whom": {[]object{deny, open(object{"matchExpressions": []any{object{}}})}, false,
+			[]verdict.Class{verdict.Absent, verdict.Unknown, verdict.Absent}},
+		"of what comes in alone": {[]object{policy("x", object{"podSelector": object{}, "policyTypes": []any{"Ingress"}})}, true,
+			[]verdict.Class{"", verdict.Absent, verdict.Absent}},
+		"of some Pods alone": {[]object{policy("x", object{"podSelector": object{"matchLabels": object{"app": "run"}}, "policyTypes": []any{"Egress"}})}, true,
+			[]verdict.Class{"", verdict.Absent, verdict.Absent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := env(&server{})
+			e.Pod = func() suite.Object {
+				p := compliant()
+				admission.Child(p, "metadata")["labels"] = object{"app": "run"}
+				return p
+			}
+			e.Do = cluster{policiesOf("playground"): listOf(c.policies...), "/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies": {Code: 404}}.do
+			steps := egressPolicy().Ask(t.Context(), e)
+			require.Len(t, steps, 3)
+			some := false
+			for i, s := range steps {
+				some = some || s.OK
+				assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
+			}
+			assert.Equal(t, c.ok, some)
+		})
+	}
+	in := policy("execution", object{"policyTypes": []any{"Ingress"}, "ingress": []any{object{}}})
+	cilium := "/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies"
+	e := env(&server{})
+	e.Do = cluster{policiesOf("playground"): listOf(deny), policiesOf("playground-system"): listOf(in), cilium: listOf(policy("more", object{}))}.do
+	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[2].Class, "what this suite cannot read is not held")
+	assert.True(t, egressPolicy().AskControl(t.Context(), e)[0].OK)
+	e.Do = cluster{policiesOf("playground-system"): listOf(deny), cilium: listOf()}.do
+	assert.False(t, egressPolicy().AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
+	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[0].Class, "what may not be read")
+	e.Do = nil
+	assert.Equal(t, verdict.ToolMissing, egressPolicy().Ask(t.Context(), e)[0].Class)
+}
+
+// A stranger's program could say anything of its Pod.
+func TestTheAPIServerSpeaksForNetworkAndFolders(t *testing.T) {
+	for handler, agrees := range map[string]bool{"runsc-no-network": true, "runsc": false, "": false} {
+		s := demandNoNetwork(suite.Reading{Pod: suite.PodFacts{Node: "n", Phase: "Running", Handler: handler}})
+		assert.True(t, s.Live)
+		assert.Equal(t, agrees, s.Agrees, handler)
+		assert.Equal(t, !agrees, s.Breach, handler)
+	}
+	assert.False(t, demandNoNetwork(suite.Reading{}).Breach, "nothing was read")
+	for name, c := range map[string]struct {
+		memory map[string]int64
+		agrees bool
+	}{
+		"both":               {map[string]int64{"/workspace": room, "/tmp": room}, true},
+		"smaller":            {map[string]int64{"/workspace": mib, "/tmp": mib}, true},
+		"one on disk":        {map[string]int64{"/workspace": room}, false},
+		"one without a size": {map[string]int64{"/workspace": room, "/tmp": 0}, false},
+		"one that is larger": {map[string]int64{"/workspace": room, "/tmp": room + 1}, false},
+	} {
+		s := demandMemory(suite.Reading{Pod: suite.PodFacts{Declared: true, InMemory: c.memory}})
+		assert.Equal(t, c.agrees, s.Agrees, name)
+		assert.Equal(t, !c.agrees, s.Breach, name)
+	}
+	assert.False(t, demandMemory(suite.Reading{}).Breach, "nothing was read")
+}
+
+func TestEveryPlaceThatIsTriedIsLookedForInTheFlowLog(t *testing.T) {
+	s := probe.Site{PublicTCP: "203.0.113.7:8080", PublicTLS: "8.8.8.8:443", PublicUDP: "198.51.100.9:4500", PublicDNS: "8.8.8.8:53", PublicICMP: "203.0.113.7",
+		PublicTCP6: "[2001:db8::7]:443", Metadata: "169.254.169.254:80", ClusterDNS: "10.96.0.10:53", APIServer: "10.96.0.1:443", RFC1918: []string{"10.9.9.9:80"},
+		Own: "10.0.0.1", OwnAll: []string{"10.0.0.1"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // nothing is to be sent
+	assert.Len(t, reachOut(ctx, &probe.Env{Site: s}), len(places(s)))
+	assert.NotContains(t, places(s), s.PublicTCP6, "a Pod without an address of IPv6")
+	s.OwnAll = append(s.OwnAll, "fd00::1")
+	assert.Len(t, reachOut(ctx, &probe.Env{Site: s}), len(places(s)))
+	assert.Contains(t, places(s), s.PublicTCP6)
+	assert.Equal(t, s.OwnAll, defaultDenyIngress().Witnesses[0].Flow.To(s))
+	assert.Len(t, defaultDenyIngress().Attack(ctx, &probe.Env{Site: s}), 2)
+	assert.Equal(t, verdict.ToolMissing, defaultDenyIngress().Attack(ctx, &probe.Env{})[0].Class)
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,21 +15,36 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// executionRights accepts HTTP403 alone, and only where authorization refused:
-// what an admission policy refuses was authorized. Whoever takes over the
-// service has these rights and no others. All that would change something is a
-// dry run.
+// executionRights accepts HTTP403 where authorization refused a request: what an
+// admission policy refuses was authorized. It accepts Absent for what the API
+// server does not list: a right, or a program of another account's. Whoever takes
+// over the service has its rights and no others, so the list is compared with all
+// that it may have; the requests show that the list is true. All that would change
+// something is a dry run.
 func executionRights() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.execution-rights",
 		Title: "Leave the sandbox namespace as the execution service",
-		About: "As the execution service, asks the API server for secrets, nodes, tokens and Pods of other namespaces, for an exec there, and for changes of what holds " +
-			"the runs: policies, quota, roles and the namespace's labels. The control is what the service needs: the Pods of its own namespace.",
+		About: "Looks whether every program of the service's runs as the service's account, and asks the API server which rights that account has in the playground, " +
+			"in the service's own namespace, in `default` and in `kube-system`: to manage Pods of the playground and to enter them, and what every account has, and " +
+			"no more. Then, as that account, asks for secrets, nodes, tokens and Pods of other namespaces, for an exec there, and for changes of what holds the runs: " +
+			"policies, quota, roles and the namespace's labels. The control is what the service needs: the Pods of the playground.",
 		Claims: []string{"PG-10"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1078.001", "T1098.006", "T1552.007"},
-		Refs:       []string{"https://kubernetes.io/docs/concepts/security/rbac-good-practices/"},
+		Refs: []string{"https://kubernetes.io/docs/concepts/security/rbac-good-practices/",
+			"https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access"},
 		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-			return askAll(ctx, env, forbidden(env))
+			if env.Do == nil || len(env.Components) == 0 {
+				return []verdict.Step{{Name: "ask as the execution service", Class: verdict.ToolMissing, Detail: "the target has no execution service"}}
+			}
+			var steps []verdict.Step
+			for _, ns := range env.Components {
+				steps = append(steps, readAccounts(ctx, env, ns))
+			}
+			for _, ns := range slices.Concat([]string{env.Namespace}, env.Components, []string{"default", "kube-system"}) {
+				steps = append(steps, readRights(ctx, env, ns))
+			}
+			return append(steps, askAll(ctx, env, forbidden(env))...)
 		},
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return askAll(ctx, env, []attempt{
@@ -35,10 +52,143 @@ func executionRights() suite.Scenario {
 				{"create a Pod for a run", suite.Request{Verb: http.MethodPost, Path: core(env.Namespace, "pods"), Body: env.Pod()}},
 			})
 		},
-		Accept:  []verdict.Class{verdict.HTTP403},
-		Timeout: 30 * time.Second,
-		Mutants: []string{"playground-execution-secrets"},
+		Accept:  []verdict.Class{verdict.HTTP403, verdict.Absent},
+		Timeout: 60 * time.Second,
+		Mutants: []string{"playground-execution-secrets", "playground-execution-own-namespace", "playground-other-account"},
 	}
+}
+
+// readAccounts looks as whom the Pods of the service's namespace run: whose
+// rights are asked for must be theirs.
+func readAccounts(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
+	name := "find a program of another account in namespace " + namespace
+	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	if step != nil {
+		return *step
+	}
+	return judgeAccounts(name, namespace, env.Account, pods)
+}
+
+// judgeAccounts is a pure function.
+func judgeAccounts(name, namespace, account string, pods []object) verdict.Step {
+	ready := 0
+	for _, p := range pods {
+		if ended(p) {
+			continue
+		}
+		if as := fmt.Sprintf("%s/%v", namespace, at(p, "spec")["serviceAccountName"]); as != account {
+			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s runs as %s, and not as %s", nameOf(p), as, account)}
+		}
+		conditions, _ := at(p, "status")["conditions"].([]any)
+		for _, c := range conditions {
+			if c, _ := c.(object); c["type"] == "Ready" && c["status"] == "True" {
+				ready++
+			}
+		}
+	}
+	if ready == 0 {
+		// Nobody has the rights that were looked at.
+		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("none of %d Pods is ready", len(pods))}
+	}
+	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("all of %d run as %s", len(pods), account)}
+}
+
+// everybody are the rights of every service account, by "verb group/resource":
+// those of the roles system:basic-user and system:cluster-trust-bundle-discovery.
+var everybody = []string{
+	"create authorization.k8s.io/selfsubjectaccessreviews", "create authorization.k8s.io/selfsubjectrulesreviews",
+	"create authentication.k8s.io/selfsubjectreviews",
+	"get certificates.k8s.io/clustertrustbundles", "list certificates.k8s.io/clustertrustbundles", "watch certificates.k8s.io/clustertrustbundles",
+}
+
+// onPods are all that the service may do in the playground.
+var onPods = []string{"create /pods", "delete /pods", "get /pods", "list /pods", "watch /pods", "create /pods/exec", "get /pods/exec"}
+
+// publicPaths are what every account may read besides the API's objects, with what
+// lies below: the role system:discovery and that of the tokens' issuer.
+var publicPaths = []string{"/api", "/apis", "/healthz", "/livez", "/readyz", "/openapi", "/version", "/openid/v1/jwks", "/.well-known/openid-configuration"}
+
+func readRights(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
+	answer, err := env.Do(ctx, suite.Service, suite.Request{
+		Verb: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+		Body: object{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": object{"namespace": namespace}},
+	})
+	allowed := everybody
+	if namespace == env.Namespace {
+		allowed = slices.Concat(everybody, onPods)
+	}
+	return judgeRights("have a right too many in namespace "+namespace, allowed, answer, err)
+}
+
+// judgeRights is a pure function. A list that does not say of itself that it is
+// whole, or that lacks what every account has, proves nothing.
+func judgeRights(name string, allowed []string, a suite.Answer, err error) verdict.Step {
+	step := verdict.Step{Name: name}
+	status := at(a.Object, "status")
+	rights, _ := status["resourceRules"].([]any)
+	paths, _ := status["nonResourceRules"].([]any)
+	incomplete, said := status["incomplete"].(bool)
+	problem, _ := status["evaluationError"].(string)
+	switch {
+	case err != nil:
+		step.Class, step.Detail = verdict.TransportError, err.Error()
+		return step
+	case a.Code != http.StatusOK && a.Code != http.StatusCreated || len(rights) == 0:
+		step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%d %s, and no rights", a.Code, a.Message)
+		return step
+	}
+	var more []string
+	n := 0
+	for _, r := range rights {
+		r, _ := r.(object)
+		for _, right := range expand(r) {
+			n++
+			if !slices.Contains(allowed, right) {
+				more = append(more, right)
+			}
+		}
+	}
+	for _, r := range paths {
+		r, _ := r.(object)
+		for _, verb := range texts(r["verbs"]) {
+			for _, path := range texts(r["nonResourceURLs"]) {
+				if verb != "get" || !slices.ContainsFunc(publicPaths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") }) {
+					more = append(more, verb+" "+path)
+				}
+			}
+		}
+	}
+	switch {
+	case len(more) > 0:
+		step.OK, step.Detail = true, strings.Join(more, ", ")
+	case !said || incomplete || problem != "":
+		step.Class, step.Detail = verdict.Unknown, "the list is not known to be whole: "+problem
+	default:
+		step.Class, step.Detail = verdict.Absent, fmt.Sprintf("%d rights, and none too many", n)
+	}
+	return step
+}
+
+// expand returns the rights of one rule, by "verb group/resource". Names that a
+// rule is restricted to do not count: a part of what is too much is too much.
+func expand(rule object) (out []string) {
+	for _, verb := range texts(rule["verbs"]) {
+		for _, group := range texts(rule["apiGroups"]) {
+			for _, resource := range texts(rule["resources"]) {
+				out = append(out, verb+" "+group+"/"+resource)
+			}
+		}
+	}
+	return out
+}
+
+func texts(list any) []string {
+	all, _ := list.([]any)
+	out := make([]string, 0, len(all))
+	for _, x := range all {
+		out = append(out, fmt.Sprint(x))
+	}
+	return out
 }
 
 type attempt struct {
@@ -54,7 +204,9 @@ func forbidden(env *suite.APIEnv) []attempt {
 	meta, _ := elsewhere["metadata"].(object)
 	meta["namespace"] = "default"
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/"
-	return []attempt{
+	const door = "/apis/admissionregistration.k8s.io/v1/"
+	token := object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{}}
+	all := []attempt{
 		{"list the secrets of its namespace", suite.Request{Verb: http.MethodGet, Path: core(own, "secrets?limit=1")}},
 		{"list the secrets of the system", suite.Request{Verb: http.MethodGet, Path: core("kube-system", "secrets?limit=1")}},
 		{"list the config maps of its namespace", suite.Request{Verb: http.MethodGet, Path: core(own, "configmaps?limit=1")}},
@@ -63,8 +215,7 @@ func forbidden(env *suite.APIEnv) []attempt {
 		{"list the Pods of the system", suite.Request{Verb: http.MethodGet, Path: core("kube-system", "pods?limit=1")}},
 		{"create a Pod in another namespace", suite.Request{Verb: http.MethodPost, Path: core("default", "pods"), Body: elsewhere}},
 		{"execute in a Pod of the system", suite.Request{Verb: http.MethodPost, Path: core("kube-system", "pods/stockade-none/exec?command=id&stdout=true")}},
-		{"mint a token of its namespace's service account", suite.Request{Verb: http.MethodPost, Path: core(own, "serviceaccounts/default/token"),
-			Body: object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{}}}},
+		{"mint a token of its namespace's service account", suite.Request{Verb: http.MethodPost, Path: core(own, "serviceaccounts/default/token"), Body: token}},
 		{"bind a role", suite.Request{Verb: http.MethodPost, Path: rbac + own + "/rolebindings",
 			Body: object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": object{"name": "stockade-attack"},
 				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
@@ -74,13 +225,28 @@ func forbidden(env *suite.APIEnv) []attempt {
 		{"raise the quota", suite.Request{Verb: http.MethodPatch, Path: core(own, "resourcequotas/runs"),
 			Body: object{"spec": object{"hard": object{"pods": "1000"}}}}},
 		{"delete the network policy", suite.Request{Verb: http.MethodDelete, Path: "/apis/networking.k8s.io/v1/namespaces/" + own + "/networkpolicies/default-deny"}},
-		{"delete the admission policy", suite.Request{Verb: http.MethodDelete, Path: "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/playground-pods"}},
+		{"unbind the admission policy", suite.Request{Verb: http.MethodDelete, Path: door + "validatingadmissionpolicybindings/playground-pods"}},
+		{"delete the admission policy", suite.Request{Verb: http.MethodDelete, Path: door + "validatingadmissionpolicies/playground-pods"}},
 		{"change what a run is", suite.Request{Verb: http.MethodPatch, Path: core(own, "podtemplates/run"),
 			Body: object{"metadata": object{"annotations": object{"stockade.dev/rlimits": ""}}}}},
 		{"add a container to a run", suite.Request{Verb: http.MethodPatch, Path: core(own, "pods/"+env.Live+"/ephemeralcontainers"),
 			Body: object{"spec": object{"ephemeralContainers": []any{}}}}},
 	}
+	_, account, _ := strings.Cut(env.Account, "/")
+	for _, ns := range env.Components {
+		beside := env.Pod()
+		meta, _ := beside["metadata"].(object)
+		meta["namespace"] = ns
+		all = append(all,
+			attempt{"list the secrets of " + ns, suite.Request{Verb: http.MethodGet, Path: core(ns, "secrets?limit=1")}},
+			attempt{"create a Pod in " + ns, suite.Request{Verb: http.MethodPost, Path: core(ns, "pods"), Body: beside}},
+			attempt{"mint a token of its own in " + ns, suite.Request{Verb: http.MethodPost, Path: core(ns, "serviceaccounts/"+account+"/token"), Body: token}})
+	}
+	return all
 }
+
+// unauthorized is how RBAC refuses. Admission policies say "cannot" as well.
+var unauthorized = regexp.MustCompile(`is forbidden: User "[^"]+" cannot [a-z]+ resource "`)
 
 func askAll(ctx context.Context, env *suite.APIEnv, all []attempt) []verdict.Step {
 	steps := make([]verdict.Step, 0, len(all))
@@ -104,7 +270,7 @@ func judgeRight(name string, a suite.Answer, err error) verdict.Step {
 		step.Class, step.Detail = verdict.TransportError, err.Error()
 	case a.Code == 0:
 		step.Class = verdict.TransportError
-	case a.Code == http.StatusForbidden && strings.Contains(a.Message, "cannot "):
+	case a.Code == http.StatusForbidden && unauthorized.MatchString(a.Message):
 		step.Class = verdict.HTTP403
 	case a.Code == http.StatusForbidden, a.Code >= 200 && a.Code < 300,
 		a.Code == http.StatusNotFound, a.Code == http.StatusBadRequest, a.Code == http.StatusConflict, a.Code == http.StatusUnprocessableEntity:

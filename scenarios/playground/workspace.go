@@ -31,7 +31,8 @@ const (
 )
 
 // workspaceSize accepts ENOSPC alone: memory of a fixed size is full then. A
-// folder on the node's disk would go on, until an eviction minutes later.
+// folder on the node's disk would go on, until an eviction minutes later; one with
+// a quota would not, so that the API server must say that both are memory.
 func workspaceSize() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.workspace-size",
@@ -47,12 +48,27 @@ func workspaceSize() suite.Scenario {
 		Control: suite.ControlSpec{At: suite.Sandbox, Act: func(ctx context.Context, env *probe.Env) []verdict.Step {
 			return []verdict.Step{fillSome(ctx, workspace, env.Nonce), fillSome(ctx, scratch, env.Nonce)}
 		}, Why: "a quarter of what they hold can be written in the same sandbox, so it is the size that stops the rest"},
-		Accept: []verdict.Class{verdict.NoSpace},
+		Accept:    []verdict.Class{verdict.NoSpace},
+		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: demandMemory}},
 		// Memory that others in the sandbox may be measuring.
 		Exclusive: true,
 		Timeout:   40 * time.Second,
-		Mutants:   []string{"playground-workspace-disk"},
+		Mutants:   []string{"playground-workspace-disk", "playground-tmp-disk"},
 	}
+}
+
+// demandMemory reads what the live Pod declares of the two folders. It is a pure
+// function.
+func demandMemory(r suite.Reading) verdict.Statement {
+	s := verdict.Statement{Witness: suite.APIServer, Live: r.Pod.Declared, Agrees: true}
+	var said []string
+	for _, dir := range []string{workspace, scratch} {
+		size, memory := r.Pod.InMemory[dir]
+		s.Agrees = s.Agrees && memory && size > 0 && size <= room
+		said = append(said, fmt.Sprintf("%s is in memory: %t, of %d bytes", dir, memory, size))
+	}
+	s.Breach, s.Detail = s.Live && !s.Agrees, strings.Join(said, "; ")
+	return s
 }
 
 func overfill(ctx context.Context, dir, nonce string) verdict.Step {
@@ -134,7 +150,8 @@ func workspaceProgram() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.workspace-program",
 		Title: "Run a program from the workspace",
-		About: "Writes a static program into /workspace and starts it there, as a compiler's output is started. " +
+		About: "Writes a static program into /workspace and starts it there, as a compiler's output is started. Kubernetes cannot mount an emptyDir noexec, so that " +
+			"the mutant which shows that a breach is noticed mounts it read-only. " +
 			"The control does the same in a Pod without restrictions, in its own folder.",
 		Claims: []string{"PG-05"}, Kind: suite.Function, Severity: suite.Medium,
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {

@@ -50,7 +50,7 @@ func TestAStackIsMadeChangedAndTakenAway(t *testing.T) {
 			r.unchanged()
 			_, err = r.stack.Refresh(t.Context(), optrefresh.ExpectNoChanges())
 			require.NoError(t, err)
-			keepsItsRules(t, name, r.graph())
+			keepsItsRules(t, name, r.graph(), false)
 
 			r.destroy()
 		})
@@ -58,10 +58,10 @@ func TestAStackIsMadeChangedAndTakenAway(t *testing.T) {
 }
 
 // keepsItsRules judges what was really applied, as `stockade plan-check` would.
-func keepsItsRules(t *testing.T, name string, g plan.Graph) {
+func keepsItsRules(t *testing.T, name string, g plan.Graph, workloads bool) {
 	t.Helper()
 	p := plan.Profiles[name]
-	p.ThrowAway = true
+	p.ThrowAway, p.Workloads = true, workloads
 	held := 0
 	for _, f := range plan.Check(g, p, at) {
 		switch f.Result.Verdict() {
@@ -85,11 +85,12 @@ func TestAProtectedStackIsNotDestroyedBeforeSomebodySaysSo(t *testing.T) {
 	_, err := r.stack.PreviewDestroy(t.Context())
 	require.ErrorContains(t, err, "protect")
 	assert.Equal(t, made, r.cloud.Resources(), "nothing of it is gone")
-	// With --skip-preview, what depends on the cluster goes before Pulumi comes
-	// to it; but the cluster stays.
+	// With --skip-preview, Pulumi would delete what depends on the cluster before it
+	// comes to the cluster itself. The guard is what it comes to first.
 	_, err = r.stack.Destroy(t.Context())
 	require.ErrorContains(t, err, "protect")
-	assert.Contains(t, types(r.cloud.Resources()), "gcp:container/cluster:Cluster")
+	assert.Equal(t, made, r.cloud.Resources(), "nothing of it is gone")
+	r.unchanged()
 	r.set(map[string]any{"stockade:throwAway": true})
 	r.up()
 	r.destroy()

@@ -26,6 +26,10 @@ import (
 var scratch string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(weakProgram) != "" {
+		pulumi.Run(weaken(publicNodes))
+		return
+	}
 	var err error
 	scratch, err = os.MkdirTemp("", "enginetest")
 	if err != nil {
@@ -87,11 +91,7 @@ func TestAWeakStackIsStoppedByThePolicyPack(t *testing.T) {
 		// early: nothing of the weak type is made, even without a preview.
 		early string
 	}{
-		"public nodes": {"gke", func(args any) {
-			if a, ok := args.(*container.ClusterArgs); ok {
-				a.PrivateClusterConfig = container.ClusterPrivateClusterConfigArgs{EnablePrivateNodes: pulumi.Bool(false)}
-			}
-		}, "plan.private-nodes", "gcp:container/cluster:Cluster"},
+		"public nodes": {"gke", publicNodes, "plan.private-nodes", "gcp:container/cluster:Cluster"},
 		"the node's own token": {"gke-shared", func(args any) {
 			if a, ok := args.(*container.NodePoolArgs); ok {
 				node := a.NodeConfig.(container.NodePoolNodeConfigArgs)

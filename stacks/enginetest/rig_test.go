@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,7 @@ type rig struct {
 // engine runs pulumi.
 type engine struct {
 	auto.PulumiCommand
+	t *testing.T
 	// terse leaves unasked what the Automation API wants to know after each
 	// update: outputs, twice, and the history. Each question starts pulumi again.
 	terse bool
@@ -75,12 +77,22 @@ func (e *engine) Run(ctx context.Context, dir string, in io.Reader, out, errOut 
 			return "[]", "", 0, nil
 		}
 	}
-	return e.PulumiCommand.Run(ctx, dir, in, out, errOut, env, args...)
+	begun := time.Now()
+	stdout, stderr, code, err = e.PulumiCommand.Run(ctx, dir, in, out, errOut, env, args...)
+	e.t.Logf("pulumi %s: %s", args[0], time.Since(begun).Round(10*time.Millisecond))
+	return stdout, stderr, code, err
 }
 
 // start makes an empty stack of the name, with the values of its committed file
 // and some others.
 func start(t *testing.T, name string, config map[string]any, program pulumi.RunFunc) *rig {
+	t.Helper()
+	return startWith(t, name, config, program, standin.Options{}, nil)
+}
+
+// startWith is start with a cloud of one's own, and with variables for the engine and
+// its plugins.
+func startWith(t *testing.T, name string, config map[string]any, program pulumi.RunFunc, o standin.Options, env map[string]string) *rig {
 	t.Helper()
 	pulumiPath, err := binary()
 	require.NoError(t, err)
@@ -93,7 +105,8 @@ func start(t *testing.T, name string, config map[string]any, program pulumi.RunF
 		return path
 	}
 	// The number is the one in the example of gke-shared.
-	r.cloud, err = standin.Open(sdk, standin.Options{Dir: folder("cloud"), Number: "123456789012"})
+	o.Dir, o.Number = folder("cloud"), "123456789012"
+	r.cloud, err = standin.Open(sdk, o)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	t.Cleanup(stop)
@@ -104,24 +117,36 @@ func start(t *testing.T, name string, config map[string]any, program pulumi.RunF
 	require.NoError(t, os.Symlink(pulumiPath, filepath.Join(folder("engine/bin"), "pulumi")))
 	command, err := auto.NewPulumiCommand(&auto.PulumiCommandOptions{Root: filepath.Join(r.dir, "engine")})
 	require.NoError(t, err)
-	r.engine = &engine{PulumiCommand: command}
+	r.engine = &engine{PulumiCommand: command, t: t}
 	doc, err := os.ReadFile(filepath.Join("..", "Pulumi."+name+".yaml"))
+	if os.IsNotExist(err) {
+		doc, err = []byte("config: {}\n"), nil
+	}
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder("work"), "Pulumi."+name+".yaml"), doc, 0o600))
+	vars := map[string]string{
+		"PULUMI_BACKEND_URL":                          "file://" + folder("state"),
+		"PULUMI_CONFIG_PASSPHRASE":                    "of the test",
+		"PULUMI_SKIP_UPDATE_CHECK":                    "true",
+		"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+		"PULUMI_DEBUG_PROVIDERS":                      fmt.Sprintf("gcp:%d", port),
+	}
+	maps.Copy(vars, env)
 	r.stack, err = auto.NewStackInlineSource(t.Context(), name, "stockade", program,
-		auto.WorkDir(folder("work")), auto.Pulumi(r.engine), auto.PulumiHome(folder("home")),
-		auto.EnvVars(map[string]string{
-			"PULUMI_BACKEND_URL":                          "file://" + folder("state"),
-			"PULUMI_CONFIG_PASSPHRASE":                    "of the test",
-			"PULUMI_SKIP_UPDATE_CHECK":                    "true",
-			"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-			"PULUMI_DEBUG_PROVIDERS":                      fmt.Sprintf("gcp:%d", port),
-		}))
+		auto.WorkDir(folder("work")), auto.Pulumi(r.engine), auto.PulumiHome(folder("home")), auto.EnvVars(vars))
 	require.NoError(t, err)
 	// What a test does not destroy goes with its folder.
 	r.set(map[string]any{"stockade:throwAway": true})
 	r.set(config)
 	return r
+}
+
+// install gives the engine a provider, as `stockade pulumi --` does.
+func (r *rig) install(name, version, path string) {
+	r.t.Helper()
+	dir := filepath.Join(r.dir, "home", "plugins", "resource-"+name+"-v"+version)
+	require.NoError(r.t, os.MkdirAll(dir, 0o700))
+	require.NoError(r.t, os.Symlink(path, filepath.Join(dir, "pulumi-resource-"+name)))
 }
 
 // set changes the stack's configuration.

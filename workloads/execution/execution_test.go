@@ -106,7 +106,7 @@ func cluster(t *testing.T) *kubefake.Clientset {
 func newService(t *testing.T, c *kubefake.Clientset, x Exec, n map[string]string) *Service {
 	t.Helper()
 	s, err := New(Options{
-		Client: c, Exec: x, Namespace: "ns", Template: template(t, n), MaxOutput: 64,
+		Client: c, Exec: x, Namespace: "ns", Template: template(t, n), MaxOutput: 128,
 		Timeouts: Timeouts{Start: 2 * time.Second, Run: 200 * time.Millisecond, Remove: 300 * time.Millisecond},
 	})
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestARunIsReportedAndRemoved(t *testing.T) {
 		"out of memory after a long story": {exec(1, "", strings.Repeat("x", 5000)+"\nMemoryError\n", nil), MemoryLimit, false},
 		"it recovered":                     {exec(0, "", trace+"MemoryError\nbut went on\n", nil), OK, false},
 		"it says so and ends otherwise":    {exec(3, "", "MemoryError\n", nil), Failed, false},
-		"it talks too much":                {exec(0, strings.Repeat("y", 100), "", nil), OutputLimit, false},
+		"it talks too much":                {exec(0, strings.Repeat("y", 200), "", nil), OutputLimit, false},
 		"the exec was lost":                {exec(0, "", "", errors.New("reset")), "", true},
 		"it takes too long": {func(ctx context.Context, _ *corev1.Pod, _ []string, _ io.Reader, _, _ io.Writer) (int, error) {
 			<-ctx.Done()
@@ -198,7 +198,7 @@ func TestARunIsReportedAndRemoved(t *testing.T) {
 			r, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "x"})
 			assert.Equal(t, tc.fail, err != nil, err)
 			assert.Equal(t, tc.want, r.Status)
-			assert.LessOrEqual(t, len(r.Stdout), 64)
+			assert.LessOrEqual(t, len(r.Stdout), 128)
 			left, lerr := c.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
 			require.NoError(t, lerr)
 			assert.Empty(t, left.Items, "its Pod is gone, whatever became of it")
@@ -218,9 +218,121 @@ func TestARunStartsThroughTheHelper(t *testing.T) {
 	}, notes())
 	r, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "print(1)", Stdin: "data"})
 	require.NoError(t, err)
-	assert.Equal(t, []string{Helper, "as=268435456,nproc=8", "--", "python3", "-I", "-c", "print(1)"}, got)
-	assert.Equal(t, "data", in)
+	assert.Equal(t, []string{Helper, "as=268435456,nproc=8", "--", "python3", "-I", "-c", loader, "8"}, got)
+	assert.Equal(t, "print(1)data", in, "the source is read off the input first, and is in no request's address")
 	assert.GreaterOrEqual(t, r.UID, int64(20000))
+}
+
+func left(t *testing.T, c *kubefake.Clientset) []string {
+	t.Helper()
+	list, err := c.CoreV1().Pods("ns").List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	names := []string{}
+	for _, p := range list.Items {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func TestAPodWhoseCreationGotNoAnswerIsRemoved(t *testing.T) {
+	c := cluster(t)
+	var s *Service
+	s = newService(t, c, exec(0, "", "", nil), notes())
+	c.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
+		p := a.(ktesting.CreateAction).GetObject() //nolint:forcetypeassert // it is a create
+		assert.NoError(t, c.Tracker().Add(p))
+		return true, nil, errors.New("the connection was lost")
+	})
+	_, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "x"})
+	require.ErrorContains(t, err, "the connection was lost")
+	assert.Empty(t, left(t, c))
+	assert.Empty(t, s.running)
+}
+
+func TestARemovalThatIsRefusedIsTriedAgain(t *testing.T) {
+	c, refused := cluster(t), 0
+	c.PrependReactor("delete", "pods", func(ktesting.Action) (bool, runtime.Object, error) {
+		refused++
+		return refused == 1, nil, apierrors.NewServiceUnavailable("it starts")
+	})
+	s := newService(t, c, exec(0, "", "", nil), notes())
+	_, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "x"})
+	require.NoError(t, err)
+	assert.Empty(t, left(t, c))
+}
+
+func TestASweepRemovesWhatNobodyWaitsFor(t *testing.T) {
+	c := cluster(t)
+	killed := newService(t, c, nil, notes())
+	_, err := killed.start(t.Context(), "of-a-killed-service", map[string]string{OwnLabel: "true"}, killed.life())
+	require.NoError(t, err)
+	_, err = killed.Start(t.Context(), "of-the-suite", nil)
+	require.NoError(t, err)
+	var during []string
+	var s *Service
+	s = newService(t, c, func(ctx context.Context, _ *corev1.Pod, _ []string, _ io.Reader, _, _ io.Writer) (int, error) {
+		err := s.Sweep(ctx)
+		during = left(t, c)
+		return 0, err
+	}, notes())
+	_, err = s.Run(t.Context(), Program{Name: "under-way", Language: Python, Source: "x"})
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{"of-the-suite", "under-way"}, during)
+	assert.Equal(t, []string{"of-the-suite"}, left(t, c))
+
+	c.PrependReactor("list", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no") })
+	assert.ErrorContains(t, s.Sweep(t.Context()), "listing the Pods of runs")
+}
+
+func TestThePodOfARunEndsByItself(t *testing.T) {
+	var pod *corev1.Pod
+	s := newService(t, cluster(t), func(_ context.Context, p *corev1.Pod, _ []string, _ io.Reader, _, _ io.Writer) (int, error) {
+		pod = p
+		return 0, nil
+	}, notes())
+	_, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "x"})
+	require.NoError(t, err)
+	require.NotNil(t, pod.Spec.ActiveDeadlineSeconds)
+	assert.Equal(t, "true", pod.Labels[OwnLabel])
+	took := s.o.Timeouts.Start + s.o.Timeouts.Run + s.o.Timeouts.Remove
+	assert.Greater(t, time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second, took)
+	lasting, err := s.Start(t.Context(), "lasting", nil)
+	require.NoError(t, err)
+	assert.Nil(t, lasting.Spec.ActiveDeadlineSeconds, "who starts a Pod removes it when it likes")
+	assert.NotContains(t, lasting.Labels, OwnLabel)
+}
+
+func TestARunEndsWithItsCaller(t *testing.T) {
+	c := cluster(t)
+	ctx, leave := context.WithCancel(t.Context())
+	s := newService(t, c, func(ctx context.Context, _ *corev1.Pod, _ []string, _ io.Reader, _, _ io.Writer) (int, error) {
+		leave()
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}, notes())
+	_, err := s.Run(ctx, Program{Name: "r", Language: Python, Source: "x"})
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, left(t, c))
+}
+
+func TestAFloodIsEnded(t *testing.T) {
+	c, sent := cluster(t), 0
+	s := newService(t, c, func(ctx context.Context, _ *corev1.Pod, _ []string, _ io.Reader, stdout, _ io.Writer) (int, error) {
+		for piece := []byte(strings.Repeat("y", 1<<12)); ctx.Err() == nil; {
+			n, err := stdout.Write(piece)
+			if sent += n; err != nil {
+				return 0, err
+			}
+		}
+		return 0, ctx.Err()
+	}, notes())
+	s.o.Timeouts.Run = time.Minute
+	r, err := s.Run(t.Context(), Program{Name: "r", Language: Python, Source: "x"})
+	require.NoError(t, err)
+	assert.Equal(t, OutputLimit, r.Status)
+	assert.Equal(t, 137, r.ExitCode)
+	assert.Len(t, r.Stdout, 128)
+	assert.Less(t, sent, 2*maxBeyond)
 }
 
 func TestAKilledSandboxIsToldFromALostExec(t *testing.T) {

@@ -32,6 +32,8 @@ type Timeouts struct {
 	Run time.Duration
 	// Remove bounds the removal of the Pod, also after the caller left; 10 s.
 	Remove time.Duration
+	// List bounds one listing of the namespace's Pods; 5 s.
+	List time.Duration
 }
 
 // Options of a service.
@@ -55,7 +57,13 @@ type Service struct {
 	// were handed out and may not be seen in the cluster yet, by Pod.
 	next  int64
 	given map[string]int64
+	// running are the Pods of [Service.Run] that somebody waits for.
+	running map[string]bool
 }
+
+// OwnLabel is on the Pods of [Service.Run] and on no others. One of them that
+// no run waits for was left behind: see [Service.Sweep].
+const OwnLabel = "stockade.dev/execution-run"
 
 // New returns a service.
 func New(o Options) (*Service, error) {
@@ -70,10 +78,11 @@ func New(o Options) (*Service, error) {
 	def(&o.Timeouts.Start, time.Minute)
 	def(&o.Timeouts.Run, 10*time.Second)
 	def(&o.Timeouts.Remove, 10*time.Second)
+	def(&o.Timeouts.List, 5*time.Second)
 	if o.MaxOutput <= 0 {
 		o.MaxOutput = 64 << 10
 	}
-	s := &Service{o: o, given: map[string]int64{}}
+	s := &Service{o: o, given: map[string]int64{}, running: map[string]bool{}}
 	if t := o.Template; t.last > 0 {
 		// Not always the same ids again after each restart.
 		s.next = t.first + rand.Int64N(t.last-t.first+1) //nolint:gosec // no secret
@@ -86,13 +95,22 @@ func New(o Options) (*Service, error) {
 var ErrBusy = errors.New("no more runs can be started now")
 
 // Start creates the Pod of a run under a name, with a user id that no other Pod
-// of the namespace has. It does not wait for it.
+// of the namespace has. It does not wait for it. The Pod lives until it is
+// removed.
 func (s *Service) Start(ctx context.Context, name string, labels map[string]string) (*corev1.Pod, error) {
+	return s.start(ctx, name, labels, nil)
+}
+
+// start is [Service.Start], with the seconds after which the kubelet ends the
+// Pod by itself; nil is never.
+func (s *Service) start(ctx context.Context, name string, labels map[string]string, life *int64) (*corev1.Pod, error) {
 	uid, err := s.reserve(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.o.Client.CoreV1().Pods(s.o.Namespace).Create(ctx, s.o.Template.Pod(s.o.Namespace, name, uid, labels), metav1.CreateOptions{})
+	pod := s.o.Template.Pod(s.o.Namespace, name, uid, labels)
+	pod.Spec.ActiveDeadlineSeconds = life
+	p, err := s.o.Client.CoreV1().Pods(s.o.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		s.release(name)
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") {
@@ -109,10 +127,11 @@ func (s *Service) reserve(ctx context.Context, name string) (int64, error) {
 	if t.last == 0 {
 		return 0, nil
 	}
-	// Held over the request: of two at once, the second must see the first's.
+	// Held over the request, whose time is bounded for that: of two at once, the
+	// second must see the first's.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list, err := s.o.Client.CoreV1().Pods(s.o.Namespace).List(ctx, metav1.ListOptions{})
+	list, err := s.list(ctx, "")
 	if err != nil {
 		return 0, fmt.Errorf("listing the user ids in use: %w", err)
 	}
@@ -143,6 +162,33 @@ func (s *Service) release(name string) {
 	delete(s.given, name)
 }
 
+func (s *Service) list(ctx context.Context, selector string) (*corev1.PodList, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeouts.List)
+	defer cancel()
+	return s.o.Client.CoreV1().Pods(s.o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+}
+
+// Sweep removes the Pods of runs that nobody waits for: those of a service that
+// was killed before it could, and those whose removal failed. Without it a few
+// of them would use up the namespace's quota for good.
+func (s *Service) Sweep(ctx context.Context) error {
+	list, err := s.list(ctx, OwnLabel)
+	if err != nil {
+		return fmt.Errorf("listing the Pods of runs: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		name := list.Items[i].Name
+		s.mu.Lock()
+		awaited := s.running[name]
+		s.mu.Unlock()
+		if !awaited {
+			errs = append(errs, s.Remove(ctx, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Await waits until the container of a run's Pod runs.
 func (s *Service) Await(ctx context.Context, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeouts.Start)
@@ -169,21 +215,32 @@ func (s *Service) Await(ctx context.Context, name string) (*corev1.Pod, error) {
 	}
 }
 
-const pollEvery = 100 * time.Millisecond
+// pollEvery is how often a Pod is asked for: a dozen at once must not use up
+// the client's requests.
+const pollEvery = 200 * time.Millisecond
 
-// Remove deletes the Pod of a run, at once and with all that runs in it. One
-// that is gone already is no error.
+// Remove deletes the Pod of a run, at once and with all that runs in it, and
+// tries again while it is refused. One that is gone already is no error. It does
+// not wait until the Pod is gone, which takes the second of grace and more.
 func (s *Service) Remove(ctx context.Context, name string) error {
 	// Also when the caller has left: what runs there is a stranger's.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeouts.Remove)
 	defer cancel()
 	defer s.release(name)
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
 	grace := int64(1) // seconds; 0 would not wait for the kubelet
-	err := s.o.Client.CoreV1().Pods(s.o.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing the Pod of run %s: %w", name, err)
+	for {
+		err := s.o.Client.CoreV1().Pods(s.o.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("removing the Pod of run %s: %w", name, err)
+		case <-tick.C:
+		}
 	}
-	return nil
 }
 
 // Run runs a program in a Pod of its own and tells how it ended. An error means
@@ -200,24 +257,32 @@ func (s *Service) Run(ctx context.Context, p Program) (r Result, err error) {
 	if s.o.Exec == nil {
 		return Result{}, errors.New("running a program: the service has no way into its Pods")
 	}
-	if _, err := s.Start(ctx, p.Name, p.Labels); err != nil {
+	s.awaited(p.Name, true)
+	defer s.awaited(p.Name, false)
+	// Before the Pod is asked for: an answer that is lost may be of one that was
+	// made.
+	defer func() { err = errors.Join(err, s.Remove(ctx, p.Name)) }()
+	if _, err := s.start(ctx, p.Name, map[string]string{OwnLabel: "true"}, s.life()); err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, s.Remove(ctx, p.Name)) }()
 	pod, err := s.Await(ctx, p.Name)
 	if err != nil {
 		return Result{}, err
 	}
-	out, errs := &head{max: s.o.MaxOutput}, &head{max: s.o.MaxOutput}
-	rctx, cancel := context.WithTimeout(ctx, s.o.Timeouts.Run)
+	rctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	rctx, cancel := context.WithTimeout(rctx, s.o.Timeouts.Run)
 	defer cancel()
+	flooded := func() { stop(errFlooded) }
+	out, errs := &head{max: s.o.MaxOutput, flooded: flooded}, &head{max: s.o.MaxOutput, flooded: flooded}
 	began := time.Now()
-	code, execErr := s.o.Exec(rctx, pod, Command(limits, argv), strings.NewReader(p.Stdin), out, errs)
+	code, execErr := s.o.Exec(rctx, pod, Command(limits, argv), p.input(), out, errs)
 	e := ending{
-		language: p.Language, code: code, stderr: errs.end(), cut: out.over || errs.over,
-		late: rctx.Err() != nil && ctx.Err() == nil,
+		language: p.Language, code: code, stderr: errs.end(), cut: out.cut() || errs.cut(),
+		late:    errors.Is(context.Cause(rctx), context.DeadlineExceeded) && ctx.Err() == nil,
+		flooded: errors.Is(context.Cause(rctx), errFlooded),
 	}
-	if execErr != nil && !e.late {
+	if execErr != nil && !e.late && !e.flooded {
 		if ctx.Err() != nil {
 			return Result{}, context.Cause(ctx)
 		}
@@ -230,6 +295,24 @@ func (s *Service) Run(ctx context.Context, p Program) (r Result, err error) {
 		Status: e.status(), ExitCode: e.exit(), Stdout: out.String(), Stderr: errs.String(),
 		UID: uidOf(pod), Millis: time.Since(began).Milliseconds(),
 	}, nil
+}
+
+func (s *Service) awaited(name string, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is {
+		s.running[name] = true
+	} else {
+		delete(s.running, name)
+	}
+}
+
+// life is after how many seconds the kubelet ends the Pod of a run, should the
+// service not be there to do it: all that a run may take, and half as much again.
+func (s *Service) life() *int64 {
+	t := s.o.Timeouts
+	seconds := int64(((t.Start + t.Run + t.Remove) * 3 / 2).Seconds()) + 1
+	return &seconds
 }
 
 // fate tells whether a run's container was ended from outside.
@@ -253,29 +336,46 @@ func (s *Service) fate(ctx context.Context, name string) (killed, oom bool) {
 	}
 }
 
+// errFlooded ends a program that says far more than is kept: all of it would
+// still go through the kubelet, the API server and this service.
+var errFlooded = errors.New("the output is far larger than is kept")
+
 // head keeps the first bytes of a stream, and the last few, and swallows the
 // rest: the last line says how a program ended, however much it said before.
+// flooded is called when far more came than is kept.
 type head struct {
+	max     int
+	flooded func()
+
 	mu   sync.Mutex
-	max  int
 	buf  bytes.Buffer
 	last []byte
-	over bool
+	all  int64
 }
 
-const maxLast = 1 << 10
+const (
+	maxLast = 1 << 10 // bytes
+	// maxBeyond is how many bytes may come beyond those that are kept.
+	maxBeyond = 1 << 20
+)
 
 func (h *head) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	take := p
-	if left := h.max - h.buf.Len(); len(take) > left {
-		take, h.over = take[:left], true
-	}
-	h.buf.Write(take)
+	h.all += int64(len(p))
+	h.buf.Write(p[:min(len(p), h.max-h.buf.Len())])
 	h.last = append(h.last, p[max(0, len(p)-maxLast):]...)
 	h.last = slices.Clone(h.last[max(0, len(h.last)-maxLast):])
+	if h.all > int64(h.max)+maxBeyond {
+		h.flooded()
+	}
 	return len(p), nil
+}
+
+func (h *head) cut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.all > int64(h.max)
 }
 
 func (h *head) String() string {

@@ -35,6 +35,9 @@ type Cluster struct {
 	Kubeconfig pulumi.StringOutput `pulumi:"kubeconfig"`
 	// Seal is the name of the network namespace.
 	Seal pulumi.StringOutput `pulumi:"seal"`
+	// Images are the references by digest of the images on the nodes that are
+	// built out of a checkout, by their names with a tag.
+	Images pulumi.StringMapOutput `pulumi:"images"`
 	// Descriptor is what `stockade run` reads; empty until there are targets.
 	Descriptor pulumi.MapOutput `pulumi:"descriptor"`
 	// Tokens are those of the callers of the shared kode-gopher, as digests, a

@@ -18,29 +18,12 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/auto"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optpreview"
 	"github.com/pulumi/pulumi/sdk/v3/go/auto/optrefresh"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/util/rpcutil"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
-	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/stockade-dev/stockade/infra/kind/cluster"
 	"github.com/stockade-dev/stockade/infra/kind/provider"
 	"github.com/stockade-dev/stockade/infra/kind/provider/fake"
 )
-
-// attached is a provider in the test's own process. Each operation of the engine
-// ends with Cancel, and the next one gets a new provider, as it would a process.
-type attached struct {
-	*provider.Provider
-	cli provider.CLI
-	ctx context.Context
-}
-
-func (a *attached) Attach(context.Context, *pulumirpc.PluginAttach) (*emptypb.Empty, error) {
-	a.Provider = provider.New(a.ctx, provider.Options{CLI: func(string) provider.CLI { return a.cli }})
-	return &emptypb.Empty{}, nil
-}
 
 // stack is an empty one, of the real engine, whose only resource is a cluster.
 func stack(t *testing.T, s *fake.Stockade) auto.Stack {
@@ -53,15 +36,8 @@ func stack(t *testing.T, s *fake.Stockade) auto.Stack {
 		require.NoError(t, os.MkdirAll(path, 0o700))
 		return path
 	}
-	a := &attached{cli: s, ctx: t.Context()}
-	a.Provider = provider.New(t.Context(), provider.Options{CLI: func(string) provider.CLI { return s }})
-	stop := make(chan bool)
-	handle, err := rpcutil.ServeWithOptions(rpcutil.ServeOptions{Cancel: stop, Init: func(g *grpc.Server) error {
-		pulumirpc.RegisterResourceProviderServer(g, a)
-		return nil
-	}})
+	port, err := fake.Serve(t.Context(), s)
 	require.NoError(t, err)
-	t.Cleanup(func() { close(stop) })
 
 	// The Automation API takes the engine from a folder's bin alone.
 	require.NoError(t, os.Symlink(engine, filepath.Join(folder("engine/bin"), "pulumi")))
@@ -83,7 +59,7 @@ func stack(t *testing.T, s *fake.Stockade) auto.Stack {
 			"PULUMI_CONFIG_PASSPHRASE":                    "of the test",
 			"PULUMI_SKIP_UPDATE_CHECK":                    "true",
 			"PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-			"PULUMI_DEBUG_PROVIDERS":                      "stockade:" + strconv.Itoa(handle.Port),
+			"PULUMI_DEBUG_PROVIDERS":                      "stockade:" + strconv.Itoa(port),
 		}))
 	require.NoError(t, err)
 	return made
@@ -179,6 +155,20 @@ func TestAnUpThatFailsHalfwayIsFinishedByTheNextOneOrDestroyed(t *testing.T) {
 		require.NoError(t, err)
 		assert.NotContains(t, state(t, s), provider.Type)
 	}
+}
+
+func TestWhatAFailedUpLeavesIsRememberedByARefreshAndDestroyed(t *testing.T) {
+	cli := &fake.Stockade{Left: []string{"sealed engine"}, Fail: map[string]error{"up --bare": &provider.ExitError{Code: 5, Said: "no space left"}}}
+	s := stack(t, cli)
+	_, err := s.Up(t.Context())
+	require.ErrorContains(t, err, "no space left")
+	_, err = s.Refresh(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, state(t, s), provider.Type)
+	_, err = s.Destroy(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, cli.Left)
+	assert.NotContains(t, state(t, s), provider.Type)
 }
 
 func TestAnInterruptedUpIsClearedAwayByDestroy(t *testing.T) {

@@ -19,17 +19,18 @@ import (
 // It is read again here, and not imported, for it comes from another process
 // whose version may differ.
 type place struct {
-	Name              string         `json:"name"`
-	UID               string         `json:"uid"`
-	Healthy           bool           `json:"healthy"`
-	Reason            string         `json:"reason"`
-	Nodes             []string       `json:"nodes"`
-	KubernetesVersion string         `json:"kubernetesVersion"`
-	Kubeconfig        string         `json:"kubeconfig"`
-	Seal              string         `json:"seal"`
-	Descriptor        map[string]any `json:"descriptor"`
-	Tokens            string         `json:"tokens"`
-	RangeCA           string         `json:"rangeCA"`
+	Name              string            `json:"name"`
+	UID               string            `json:"uid"`
+	Healthy           bool              `json:"healthy"`
+	Reason            string            `json:"reason"`
+	Nodes             []string          `json:"nodes"`
+	KubernetesVersion string            `json:"kubernetesVersion"`
+	Kubeconfig        string            `json:"kubeconfig"`
+	Seal              string            `json:"seal"`
+	Images            map[string]string `json:"images"`
+	Descriptor        map[string]any    `json:"descriptor"`
+	Tokens            string            `json:"tokens"`
+	RangeCA           string            `json:"rangeCA"`
 }
 
 // maxDepth bounds how deep a descriptor may be nested.
@@ -53,10 +54,41 @@ func decodePlace(data []byte) (place, error) {
 			return place{}, fmt.Errorf("reading what `stockade place` says: %.60q is no name", s)
 		}
 	}
+	for name, ref := range p.Images {
+		if len(name) > 253 || len(ref) > 512 || strings.ContainsFunc(name+ref, unicode.IsControl) || !strings.Contains(ref, "@sha256:") {
+			return place{}, fmt.Errorf("reading what `stockade place` says: %.60q is no image by its digest", ref)
+		}
+	}
 	if err := plain(p.Descriptor, 0); err != nil {
 		return place{}, fmt.Errorf("reading the descriptor of `stockade place`: %w", err)
 	}
 	return p, nil
+}
+
+// keptLayer is the one that `stockade down` keeps.
+const keptLayer = "images"
+
+// decodeLeft reads what `stockade status` says, and returns the names of the layers
+// of which something stands and which `stockade down` removes.
+func decodeLeft(data []byte) ([]string, error) {
+	var layers []struct {
+		Name string `json:"name"`
+		Up   bool   `json:"up"`
+		Left bool   `json:"left"`
+	}
+	if err := json.Unmarshal(data, &layers); err != nil {
+		return nil, fmt.Errorf("reading what `stockade status` says: %w", err)
+	}
+	var left []string
+	for _, l := range layers {
+		if len(l.Name) > 253 || strings.ContainsFunc(l.Name, unicode.IsControl) {
+			return nil, fmt.Errorf("reading what `stockade status` says: %.60q is no name", l.Name)
+		}
+		if l.Name != keptLayer && (l.Up || l.Left) {
+			left = append(left, l.Name)
+		}
+	}
+	return left, nil
 }
 
 // plain refuses objects that the engine would take for something else than data:
@@ -97,6 +129,7 @@ const (
 	propKubernetesVersion = "kubernetesVersion"
 	propKubeconfig        = "kubeconfig"
 	propSeal              = "seal"
+	propImages            = "images"
 	propDescriptor        = "descriptor"
 	propTokens            = "tokens"
 	propRangeCA           = "rangeCA"
@@ -117,6 +150,11 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out[propKubernetesVersion] = resource.NewProperty(p.KubernetesVersion)
 	out[propKubeconfig] = resource.MakeSecret(resource.NewProperty(p.Kubeconfig))
 	out[propSeal] = resource.NewProperty(p.Seal)
+	images := resource.PropertyMap{}
+	for name, ref := range p.Images {
+		images[resource.PropertyKey(name)] = resource.NewProperty(ref)
+	}
+	out[propImages] = resource.NewProperty(images)
 	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
 	out[propTokens] = resource.MakeSecret(resource.NewProperty(p.Tokens))
 	out[propRangeCA] = resource.NewProperty(p.RangeCA)
@@ -127,7 +165,7 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 func unknownOutputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out := maps.Clone(inputs)
 	for _, k := range []resource.PropertyKey{
-		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propDescriptor, propRangeCA,
+		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propImages, propDescriptor, propRangeCA,
 	} {
 		out[k] = resource.MakeComputed(resource.NewProperty(""))
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/common/resource"
@@ -250,8 +251,10 @@ func (p *Provider) Create(ctx context.Context, r *pulumirpc.CreateRequest) (*pul
 	return &pulumirpc.CreateResponse{Id: at.UID, Properties: props}, nil
 }
 
-// Read looks at the cluster. None at all is a resource that is gone; one that is
-// broken, or another one, is described as it is, and Diff replaces it.
+// Read looks at the cluster. One that is broken, or another one, is described as it
+// is, and Diff replaces it. So is a place without a cluster of which something stands,
+// as an `up` that failed leaves it: Delete has to clear it away. Nothing at all is a
+// resource that is gone.
 func (p *Provider) Read(ctx context.Context, r *pulumirpc.ReadRequest) (*pulumirpc.ReadResponse, error) {
 	if err := known(r.GetUrn()); err != nil {
 		return nil, err
@@ -268,7 +271,14 @@ func (p *Provider) Read(ctx context.Context, r *pulumirpc.ReadRequest) (*pulumir
 	defer o.done()
 	at, err := o.look(o.ctx)
 	if errors.Is(err, errNoPlace) {
-		return &pulumirpc.ReadResponse{}, nil
+		if imported {
+			return &pulumirpc.ReadResponse{}, nil
+		}
+		var left []string
+		if left, err = o.left(); err == nil && left == nil {
+			return &pulumirpc.ReadResponse{}, nil
+		}
+		at = place{Reason: fmt.Sprintf("there is no cluster, and what was made for it is left: %s", strings.Join(left, ", "))}
 	}
 	if err != nil {
 		return nil, failure("reading the cluster", err)
@@ -378,6 +388,17 @@ func (o *operation) look(ctx context.Context) (place, error) {
 		return place{}, err
 	}
 	return decodePlace(data)
+}
+
+// left names the layers of a place without a cluster that stand all the same.
+func (o *operation) left() ([]string, error) {
+	data, err := o.run(o.ctx, "status", "--json")
+	var failed *ExitError
+	// Not all of it is up: that is known.
+	if err != nil && !(errors.As(err, &failed) && failed.Code == exitIncomplete) {
+		return nil, err
+	}
+	return decodeLeft(data)
 }
 
 // up brings the cluster up. Beside an error, began says that something may stand.

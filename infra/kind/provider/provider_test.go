@@ -284,6 +284,45 @@ func TestRefreshSeesWhatHappenedBehindItsBack(t *testing.T) {
 	assert.Empty(t, read().GetId(), "gone")
 }
 
+// What an `up` that failed leaves behind is no cluster, and must not be forgotten.
+func TestAPlaceWithoutAClusterIsNotGoneWhileSomethingOfItStands(t *testing.T) {
+	for _, left := range []string{"sealed engine", "cluster"} {
+		s := &fake.Stockade{Fail: map[string]error{"up --bare": &provider.ExitError{Code: 5, Said: "no space left"}}, Left: []string{left}}
+		p, _ := with(t, s, nil)
+		inputs := props(t, map[string]any{"home": "/h"})
+		_, err := p.Create(t.Context(), &pulumirpc.CreateRequest{Urn: urn, Properties: inputs})
+		f := initFailed(t, err)
+		require.NotNil(t, f)
+
+		r, err := p.Read(t.Context(), &pulumirpc.ReadRequest{Id: f.GetId(), Urn: urn, Inputs: inputs, Properties: f.GetProperties()})
+		require.NoError(t, err)
+		assert.Equal(t, f.GetId(), r.GetId(), "%s stands: the resource is still there", left)
+		m := values(t, r.GetProperties())
+		assert.False(t, m["healthy"].BoolValue())
+		assert.Contains(t, m["reason"].StringValue(), left)
+		d, err := p.Diff(t.Context(), &pulumirpc.DiffRequest{Id: r.GetId(), Urn: urn, Olds: r.GetProperties(), OldInputs: inputs, News: inputs})
+		require.NoError(t, err)
+		assert.NotEmpty(t, d.GetReplaces())
+
+		_, err = p.Delete(t.Context(), &pulumirpc.DeleteRequest{Id: r.GetId(), Urn: urn, Properties: r.GetProperties()})
+		require.NoError(t, err)
+		assert.Empty(t, s.Left)
+		r, err = p.Read(t.Context(), &pulumirpc.ReadRequest{Id: f.GetId(), Urn: urn, Inputs: inputs, Properties: f.GetProperties()})
+		require.NoError(t, err)
+		assert.Empty(t, r.GetId(), "gone")
+	}
+}
+
+func TestWhatIsLeftIsNotGuessed(t *testing.T) {
+	s := &fake.Stockade{}
+	p, _ := with(t, s, nil)
+	id, out := create(t, p, map[string]any{"home": "/h"})
+	s.Cluster = nil
+	s.Fail = map[string]error{"status --json": &provider.ExitError{Code: 5, Said: "looking for the seal"}}
+	_, err := p.Read(t.Context(), &pulumirpc.ReadRequest{Id: id, Urn: urn, Inputs: out, Properties: out})
+	assert.ErrorContains(t, err, "looking for the seal", "a cluster may stand")
+}
+
 func TestImportTakesOnlyTheClusterThatIsMeant(t *testing.T) {
 	s := &fake.Stockade{}
 	p, _ := with(t, s, map[string]string{"STOCKADE_HOME": "/h"})

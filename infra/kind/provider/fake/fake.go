@@ -6,9 +6,11 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -21,6 +23,8 @@ type Stockade struct {
 	Cluster map[string]any
 	// Raw, where it is set, is what `place` prints instead.
 	Raw string
+	// Left are the layers that stand although there is no cluster.
+	Left []string
 	// Fail makes the command with these words ("up --bare") fail.
 	Fail map[string]error
 	// Half makes `up` leave an unhealthy cluster behind when it fails.
@@ -29,6 +33,8 @@ type Stockade struct {
 	Block bool
 	// Started is closed when `up` begins to wait.
 	Started chan struct{}
+	// Kubeconfig is that of every cluster; empty means one that leads nowhere.
+	Kubeconfig string
 
 	mu    sync.Mutex
 	made  int
@@ -76,11 +82,31 @@ func (s *Stockade) Run(ctx context.Context, home string, line func(string), args
 			return nil, &provider.ExitError{Code: 3, Said: "stockade: there is no cluster here"}
 		}
 		return json.Marshal(s.Cluster)
+	case "status --json":
+		return s.status()
 	case "down":
-		s.Cluster = nil
+		s.Cluster, s.Left = nil, nil
 		return nil, nil
 	}
 	return nil, fmt.Errorf("the made-up stockade has no command %q", words)
+}
+
+// status is what the layers are; one that is down makes the command say so.
+func (s *Stockade) status() ([]byte, error) {
+	type layer struct {
+		Name string `json:"name"`
+		Up   bool   `json:"up"`
+		Left bool   `json:"left,omitempty"`
+	}
+	out, err := json.Marshal([]layer{
+		{Name: "images", Up: true},
+		{Name: "sealed engine", Up: s.Cluster != nil, Left: slices.Contains(s.Left, "sealed engine")},
+		{Name: "cluster", Up: s.Cluster != nil, Left: slices.Contains(s.Left, "cluster")},
+	})
+	if err == nil && s.Cluster == nil {
+		err = &provider.ExitError{Code: 3}
+	}
+	return out, err
 }
 
 // cluster is a new one: each has a UID of its own.
@@ -88,7 +114,8 @@ func (s *Stockade) cluster() map[string]any {
 	s.made++
 	return map[string]any{
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
-		"kubernetesVersion": "v1.36.3", "kubeconfig": "made: up", "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
+		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
+		"images":     map[string]string{"stockade.local/probe:dev": "stockade.local/probe@sha256:0123"},
 		"descriptor": map[string]any{"clusterUID": fmt.Sprintf("uid-%d", s.made), "disruptive": true},
 	}
 }
