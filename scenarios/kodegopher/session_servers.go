@@ -50,8 +50,8 @@ func innerFromClient() suite.Scenario {
 		Title: "Get around the server to the sandbox router",
 		About: "From a Pod whose namespace has the label for clients, which may call the server, connects to what only the server may call: the sandbox router, where a header chooses a " +
 			"session's sandbox, and the metadata server.",
-		From:      suite.ClientPod,
-		Attack:    func(ctx context.Context, env *probe.Env) []verdict.Step { return connectAll(ctx, env, env.Site.Inner) },
+		From:   suite.ClientPod,
+		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step { return connectAll(ctx, env, env.Site.Inner) },
 		Control: suite.ControlSpec{At: suite.Router, Act: callInner,
 			Why: "a Pod that the policies take for the server is let in, to each of the places that the server needs"},
 		Witnesses: []suite.Witness{atServers(func(s probe.Site) []string { return s.Inner })},
