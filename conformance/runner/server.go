@@ -225,7 +225,7 @@ func (s *server) survey(ctx context.Context, f *Field) error {
 	if err != nil {
 		return fmt.Errorf("listing the target's Services: %w", err)
 	}
-	f.Servers = nil
+	f.Servers, f.Site.Server, f.Site.Inner = nil, "", nil // a field is looked at again after a restart
 	for _, svc := range services.Items {
 		if svc.Spec.ClusterIP == "" || svc.Spec.ClusterIP == corev1.ClusterIPNone {
 			continue // a sandbox's own
