@@ -261,7 +261,9 @@ func visitOnce(ctx context.Context, t *testing.T, s *target.MCPSession, agent st
 		{"do": "find", "text": mark}, {"do": "plant", "path": "/app/persist/" + own, "text": own}, {"do": "find", "text": own},
 		{"do": "ask", "address": "$GCE_METADATA_HOST", "path": "/computeMetadata/v1/instance/service-accounts/default/token", "header": []string{"Metadata-Flavor: Google"}},
 	})
-	require.NoError(t, err)
+	if !assert.NoError(t, err) {
+		return v, 0, false
+	}
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {

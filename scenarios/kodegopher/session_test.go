@@ -531,11 +531,18 @@ func TestASessionThatStaysIsNoticed(t *testing.T) {
 	s.env.Held = func(context.Context, string) ([]suite.Holding, error) {
 		return []suite.Holding{{Claim: "uid-1", Sandbox: "b"}}, nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	left, err := awaitGone(ctx, s.env, "user3", claims)
+	left, err := awaitGone(t.Context(), s.env, "user3", claims, 10*time.Millisecond)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b"}, left)
+	// An attempt that is cut off has seen nothing.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	left, err = awaitGone(ctx, s.env, "user3", claims, time.Hour)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Empty(t, left)
+	s.env.Held = func(context.Context, string) ([]suite.Holding, error) { return nil, errors.New("away") }
+	_, err = awaitGone(t.Context(), s.env, "user3", claims, 10*time.Millisecond)
+	assert.Error(t, err, "nothing to be seen is not nothing there")
 }
 
 func TestTheCrowdIsJudgedByWhatWasServed(t *testing.T) {
