@@ -155,7 +155,7 @@ func (r *execution) attack(ctx context.Context) error {
 	}
 	r.field = field
 	r.applicability(ctx)
-	var first, batch, alone, fatal []*trial
+	var first, batch, sessions, alone, fatal []*trial
 	for _, c := range r.cases {
 		switch {
 		case c.fixed != nil:
@@ -165,6 +165,10 @@ func (r *execution) attack(ctx context.Context) error {
 			fatal = append(fatal, c)
 		case c.s.Exclusive:
 			alone = append(alone, c)
+		case len(c.s.As) > 0:
+			// They take minutes, in which programs are built. Beside them, short
+			// attacks would starve, and what their witnesses saw be written over.
+			sessions = append(sessions, c)
 		default:
 			batch = append(batch, c)
 		}
@@ -172,6 +176,7 @@ func (r *execution) attack(ctx context.Context) error {
 	r.rounds(ctx, "gate", first, false)
 	r.gate()
 	r.rounds(ctx, "batch", batch, false)
+	r.rounds(ctx, "sessions", sessions, false)
 	for _, c := range slices.Concat(alone, fatal) {
 		r.rounds(ctx, c.s.ID, []*trial{c}, true)
 	}

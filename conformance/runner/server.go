@@ -40,9 +40,10 @@ type server struct {
 
 	before map[string]bool // the claims that callers had when the run began
 
-	mu   sync.Mutex
-	ways []func(context.Context) (net.Conn, error)
-	next int
+	mu     sync.Mutex
+	ways   []func(context.Context) (net.Conn, error)
+	next   int
+	others map[string]func(context.Context) (net.Conn, error) // ways to other Services
 }
 
 // serverWays is how many ways to the server there are, each to one of its
@@ -51,11 +52,25 @@ type server struct {
 const serverWays = 6
 
 func newServer(k *Kube) *server {
-	s := &server{k: k, service: k.o.Gateway, tokens: k.o.Callers}
+	s := &server{k: k, service: k.o.Gateway, tokens: k.o.Callers, others: map[string]func(context.Context) (net.Conn, error){}}
 	for range serverWays {
 		s.ways = append(s.ways, s.way(s.service, serverPort))
 	}
 	return s
+}
+
+// wayTo returns the way to a Service.
+func (s *server) wayTo(service, port string) func(context.Context) (net.Conn, error) {
+	if service == s.service && port == serverPort {
+		return s.anyWay()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := service + ":" + port
+	if s.others[name] == nil {
+		s.others[name] = s.way(service, port)
+	}
+	return s.others[name]
 }
 
 // anyWay returns the next way to the server.
@@ -127,11 +142,7 @@ func (s *server) send(ctx context.Context, service, port string, m suite.Message
 	if err != nil {
 		return suite.Reply{}, err
 	}
-	way := s.anyWay()
-	if service != s.service || port != serverPort {
-		way = s.way(service, port)
-	}
-	return reply(target.Send(ctx, way, r))
+	return reply(target.Send(ctx, s.wayTo(service, port), r))
 }
 
 // request is a message as the client wants it. The host is this one to whoever

@@ -41,6 +41,10 @@ const (
 	maxToolError = 2 << 10 // bytes that are kept of what a tool says instead of a result
 )
 
+// protocolVersion is what a session is asked for in. From 2026-07-28 on, the
+// protocol knows no sessions.
+const protocolVersion = "2025-11-25"
+
 // MCPProgram is a Go program.
 type MCPProgram struct {
 	Source, Stdin string
@@ -68,7 +72,7 @@ func (m MCP) Open(ctx context.Context) (*MCPSession, error) {
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: w.url, HTTPClient: &http.Client{Transport: w, CheckRedirect: sameAnswer},
 		MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxAnswer,
-	}, nil)
+	}, &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
 	if err != nil {
 		w.cut()
 		return nil, fmt.Errorf("opening an MCP session: %w", because(ctx, err))
