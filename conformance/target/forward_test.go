@@ -37,7 +37,7 @@ type apiServer struct {
 	pods    []string // ready ones
 	tunnels atomic.Int32
 	open    atomic.Int32 // tunnels, now
-	refuse  atomic.Bool // to connect to the Pod
+	refuse  atomic.Bool  // to connect to the Pod
 	down    atomic.Bool
 	gone    atomic.Bool // the Pods are
 
