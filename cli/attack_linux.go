@@ -270,37 +270,32 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 		return nil, nil, err
 	}
 	defer f.rng.Close()
+	var grounds []*runner.Kube
 	for _, name := range slices.Sorted(maps.Keys(f.Targets)) {
-		r, l, err := f.cleanTarget(ctx, f.Targets[name])
+		t := f.Targets[name]
+		// What a dead run's sessions had is the server's to end, so that nobody has
+		// to call it here.
+		t.Gateway, t.Callers = "", ""
+		g, err := f.ground(t)
 		if err != nil {
-			return removed, left, err
+			return nil, nil, err
 		}
-		removed, left = append(removed, r...), append(left, l...)
+		grounds = append(grounds, g)
 	}
-	r, l, err := f.removeMutants(ctx)
-	removed, left = append(removed, r...), append(left, l...)
-	slices.Sort(left)
-	return removed, slices.Compact(left), err
-}
-
-// cleanTarget removes the objects of dead runs in one target's namespace. What
-// was there before and is not there after is what it removed.
-func (f *field) cleanTarget(ctx context.Context, t descriptor.Target) (removed, left []string, err error) {
-	// What a dead run's sessions had is the server's to end, so that nobody has
-	// to call it here.
-	t.Gateway, t.Callers = "", ""
-	ground, err := f.ground(t)
+	// A ledger may speak of any target. What was there before and is not there
+	// after is what was removed.
+	before, err := labelled(ctx, grounds)
 	if err != nil {
 		return nil, nil, err
 	}
-	before, err := ground.Labelled(ctx)
-	if err != nil {
-		return nil, nil, err
+	for _, g := range grounds {
+		l, err := runner.Cleanup(ctx, f.m.ledgerDir(), g)
+		if err != nil {
+			return nil, left, err
+		}
+		left = append(left, l...)
 	}
-	if left, err = runner.Cleanup(ctx, f.m.ledgerDir(), ground); err != nil {
-		return nil, nil, err
-	}
-	after, err := ground.Labelled(ctx)
+	after, err := labelled(ctx, grounds)
 	if err != nil {
 		return nil, left, err
 	}
@@ -309,7 +304,22 @@ func (f *field) cleanTarget(ctx context.Context, t descriptor.Target) (removed, 
 			removed = append(removed, o.String())
 		}
 	}
-	return removed, left, nil
+	r, l, err := f.removeMutants(ctx)
+	removed, left = append(removed, r...), append(left, l...)
+	slices.Sort(left)
+	return removed, slices.Compact(left), err
+}
+
+// labelled lists the objects of runs, dead or alive, in the targets' namespaces.
+func labelled(ctx context.Context, grounds []*runner.Kube) (all []runner.Owned, err error) {
+	for _, g := range grounds {
+		owned, err := g.Labelled(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, owned...)
+	}
+	return all, nil
 }
 
 // removeMutants takes down what a killed `prove` left up, and gives the

@@ -55,7 +55,7 @@ func TestTheDeployedExecutionServiceRunsPrograms(t *testing.T) {
 }
 
 func TestEveryProfileThatIsDeployedHolds(t *testing.T) {
-	for _, id := range []string{"agent-sandbox-default", "playground"} {
+	for _, id := range []string{"agent-sandbox-default", "kode-gopher-local", "kode-gopher-shared", "playground"} {
 		p, ok := suite.ProfileByID(id)
 		require.True(t, ok)
 		r := call(t, nil, "run", "--profile", p.ID, "--json")

@@ -55,7 +55,7 @@ func pretended(t *testing.T, pods []runtime.Object, objects ...runtime.Object) *
 	})
 	require.NoError(t, err)
 	k.run = "r"
-	k.t = Timeouts{Claim: 300 * time.Millisecond, Gone: 300 * time.Millisecond, Vacate: 300 * time.Millisecond}.filled()
+	k.t = Timeouts{Claim: 300 * time.Millisecond, Gone: 300 * time.Millisecond, Vacate: 300 * time.Millisecond, Release: 300 * time.Millisecond}.filled()
 	k.led, err = OpenLedger(t.TempDir(), "r", "uid")
 	require.NoError(t, err)
 	return k

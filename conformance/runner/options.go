@@ -43,6 +43,9 @@ type Timeouts struct {
 	// Vacate is how long a namespace may take to vanish with all that lives in
 	// it; 90 s.
 	Vacate time.Duration
+	// Release is how long a server may take to take back the sandboxes of
+	// sessions that have ended, a hundred at once among them; 90 s.
+	Release time.Duration
 	// Clean bounds the cleanup at the end, also after a Ctrl-C; 45 s.
 	Clean time.Duration
 }
@@ -63,6 +66,7 @@ func (t Timeouts) filled() Timeouts {
 	def(&t.End, 10*time.Second)
 	def(&t.Gone, 20*time.Second)
 	def(&t.Vacate, 90*time.Second)
+	def(&t.Release, 90*time.Second)
 	def(&t.Clean, 45*time.Second)
 	return t
 }

@@ -294,12 +294,13 @@ func (r *execution) substrate(ctx context.Context) map[string]string {
 // clean removes everything that the run created, also after a Ctrl-C, and
 // returns what it could not remove.
 func (r *execution) clean(ctx context.Context) (residue []string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Timeouts.Clean)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	done := r.o.Progress.Step("removing what the run created")
 	if r.field != nil && r.field.Settle != nil {
 		residue = r.field.Settle(ctx)
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeouts.Clean)
+	defer cancel()
 	refs := r.led.Open()
 	// Namespaces first: what lives in one goes with it.
 	slices.SortFunc(refs, func(a, b Ref) int { return strings.Compare(a.Namespace, b.Namespace) })

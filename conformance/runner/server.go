@@ -205,13 +205,18 @@ func user(caller string) string {
 // settle waits until the sandboxes are gone that callers got in this run, whose
 // sessions have ended, and tells of those that are not.
 func (s *server) settle(ctx context.Context) (residue []string) {
-	ctx, cancel := context.WithTimeout(ctx, s.k.t.Gone)
+	ctx, cancel := context.WithTimeout(ctx, s.k.t.Release)
 	defer cancel()
 	var left []string
 	err := until(ctx, poll, func() bool {
+		last := left
 		left = nil
 		for _, u := range s.users() {
 			held, err := s.held(ctx, u)
+			if ctx.Err() != nil && len(last) > 0 {
+				left = last // the last look that was a whole one
+				return false
+			}
 			if err != nil {
 				left = append(left, fmt.Sprintf("the sandboxes of %s: %v", user(u), err))
 				continue
