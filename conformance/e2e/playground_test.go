@@ -54,11 +54,18 @@ func TestTheDeployedExecutionServiceRunsPrograms(t *testing.T) {
 	}, 20*time.Second, time.Second, "every run's Pod is removed")
 }
 
+// Of kode-gopher those that take seconds: its sessions build programs, for
+// minutes (`stockade run --profile kode-gopher-shared` does it all).
 func TestEveryProfileThatIsDeployedHolds(t *testing.T) {
-	for _, id := range []string{"agent-sandbox-default", "kode-gopher-local", "kode-gopher-shared", "playground"} {
+	for id, words := range map[string][]string{
+		"agent-sandbox-default": nil,
+		"playground":            nil,
+		"kode-gopher-local":     {"kernel", "credentials"},
+		"kode-gopher-shared":    {"kernel", "credentials"},
+	} {
 		p, ok := suite.ProfileByID(id)
 		require.True(t, ok)
-		r := call(t, nil, "run", "--profile", p.ID, "--json")
+		r := call(t, nil, append([]string{"run", "--profile", p.ID, "--json"}, words...)...)
 		assert.Zero(t, r.code, "%s: %s", p.ID, r.stderr)
 		assert.Contains(t, r.stdout, `"verdict": "Held"`)
 	}

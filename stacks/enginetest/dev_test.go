@@ -7,6 +7,8 @@ package enginetest
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,12 +27,10 @@ import (
 // startDev makes an empty stack dev whose cluster stands already, without nodes.
 func startDev(t *testing.T) *rig {
 	t.Helper()
+	t.Setenv(node.GoProxyEnv, "off") // whatever this machine's is
 	p := onGKE(t)
-	path, err := p.Kubeconfig(kubetest.Operator)
-	require.NoError(t, err)
-	kubeconfig, err := os.ReadFile(path)
-	require.NoError(t, err)
-	port, err := fake.Serve(t.Context(), &fake.Stockade{Kubeconfig: string(kubeconfig)})
+	p.bring(t, ciliumPolicies(t))
+	port, err := fake.Serve(t.Context(), p.local(t))
 	require.NoError(t, err)
 	p.env["PULUMI_DEBUG_PROVIDERS"] = fmt.Sprintf("stockade:%d", port)
 	r := startWith(t, "dev", nil, run, standin.Options{}, p.env)
@@ -38,6 +38,29 @@ func startDev(t *testing.T) *rig {
 	require.NoError(t, err)
 	r.install("kubernetes", node.KubernetesProvider, built["pulumi-resource-kubernetes"])
 	return r
+}
+
+// local is a stockade command that says that the cluster is what it has made.
+func (p *platform) local(t *testing.T) *fake.Stockade {
+	t.Helper()
+	path, err := p.Kubeconfig(kubetest.Operator)
+	require.NoError(t, err)
+	kubeconfig, err := os.ReadFile(path)
+	require.NoError(t, err)
+	s := &fake.Stockade{Kubeconfig: string(kubeconfig), Images: map[string]string{}}
+	for i, program := range node.DefaultPrograms() {
+		name, _, _ := strings.Cut(program.Image, ":")
+		s.Images[node.Repository+"/"+program.Image] = fmt.Sprintf("%s/%s@sha256:%064x", node.Repository, name, i)
+	}
+	return s
+}
+
+// ciliumPolicies are the definition of Cilium's own network policies.
+func ciliumPolicies(t *testing.T) string {
+	t.Helper()
+	module, err := node.ModuleDir(t.Context(), node.Options{}, "cilium", "github.com/cilium/cilium")
+	require.NoError(t, err)
+	return filepath.Join(module, "pkg/k8s/apis/cilium.io/client/crds/v2/ciliumnetworkpolicies.yaml")
 }
 
 // The cluster of dev is made by `stockade up`, which the pack does not see; what is

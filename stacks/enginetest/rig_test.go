@@ -120,7 +120,7 @@ func startWith(t *testing.T, name string, config map[string]any, program pulumi.
 	r.engine = &engine{PulumiCommand: command, t: t}
 	doc, err := os.ReadFile(filepath.Join("..", "Pulumi."+name+".yaml"))
 	if os.IsNotExist(err) {
-		doc, err = []byte("config: {}\n"), nil
+		doc, err = []byte("config:\n  stockade:warmPool: 2\n"), nil // dev, with its defaults
 	}
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder("work"), "Pulumi."+name+".yaml"), doc, 0o600))

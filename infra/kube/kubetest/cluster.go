@@ -3,6 +3,7 @@
 package kubetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,8 +68,9 @@ type Cluster struct {
 	// Client is an administrator.
 	Client *kube.Client
 
-	dir     string
-	ctx     context.Context //nolint:containedctx // the cluster's own life
+	dir string
+	// ctx is the cluster's own life.
+	ctx     context.Context
 	stop    context.CancelFunc
 	tokens  map[string]string
 	ended   chan error
@@ -91,7 +93,7 @@ func Start(ctx context.Context, dir string, tools map[string]string) (_ *Cluster
 	if err := c.writeFiles(); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(c.ctx, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -228,9 +230,10 @@ func (c *Cluster) Objects(ctx context.Context) ([]string, error) {
 
 // freePorts returns n loopback addresses that nobody listens on. Another program
 // may take one before it is used; then the one that wanted it ends, and says so.
-func freePorts(n int) (out []string, err error) {
+func freePorts(ctx context.Context, n int) (out []string, err error) {
+	var lc net.ListenConfig
 	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		l, err := lc.Listen(ctx, "tcp4", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
@@ -286,8 +289,7 @@ func (c *Cluster) process(ctx context.Context, name, path string, args, env []st
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			err = cmd.Wait()
-			ended(fmt.Errorf("%s has ended (%v)\n%s", name, err, tail(log.Name())))
+			ended(fmt.Errorf("%s has ended: %w\n%s", name, cmp.Or(cmd.Wait(), errNoFailure), tail(log.Name())))
 		}
 	})
 	if err := <-started; err != nil {
@@ -295,6 +297,8 @@ func (c *Cluster) process(ctx context.Context, name, path string, args, env []st
 	}
 	return nil
 }
+
+var errNoFailure = errors.New("exit status 0")
 
 // await asks again until there is no error.
 func (c *Cluster) await(what string, ask func(context.Context) error) error {

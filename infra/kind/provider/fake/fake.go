@@ -35,6 +35,8 @@ type Stockade struct {
 	Started chan struct{}
 	// Kubeconfig is that of every cluster; empty means one that leads nowhere.
 	Kubeconfig string
+	// Images are the digests of its images; nil means one of them.
+	Images map[string]string
 
 	mu    sync.Mutex
 	made  int
@@ -112,10 +114,14 @@ func (s *Stockade) status() ([]byte, error) {
 // cluster is a new one: each has a UID of its own.
 func (s *Stockade) cluster() map[string]any {
 	s.made++
+	images := s.Images
+	if images == nil {
+		images = map[string]string{"stockade.local/probe:dev": "stockade.local/probe@sha256:0123"}
+	}
 	return map[string]any{
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
 		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
-		"images":     map[string]string{"stockade.local/probe:dev": "stockade.local/probe@sha256:0123"},
+		"images":     images,
 		"descriptor": map[string]any{"clusterUID": fmt.Sprintf("uid-%d", s.made), "disruptive": true},
 	}
 }

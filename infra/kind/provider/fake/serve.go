@@ -19,7 +19,7 @@ import (
 type attached struct {
 	*provider.Provider
 	cli provider.CLI
-	ctx context.Context //nolint:containedctx // the test's
+	ctx context.Context
 }
 
 // Attach implements [pulumirpc.ResourceProviderServer].
