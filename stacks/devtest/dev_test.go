@@ -22,7 +22,7 @@ import (
 
 // previewBound is far more than a preview without changes takes on two idle cores
 // (the log says how long): whoever dials or builds something in it exceeds that.
-const previewBound = 20 * time.Second
+const previewBound = time.Minute
 
 // command runs stockade at the root of the checkout. It returns stdout and the
 // exit code.
