@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,9 +40,10 @@ type server struct {
 
 	before map[string]bool // the claims that callers had when the run began
 
-	mu   sync.Mutex
-	ways []func(context.Context) (net.Conn, error)
-	next int
+	mu     sync.Mutex
+	ways   []func(context.Context) (net.Conn, error)
+	next   int
+	others map[string]func(context.Context) (net.Conn, error) // ways to other Services
 }
 
 // serverWays is how many ways to the server there are, each to one of its
@@ -51,11 +52,25 @@ type server struct {
 const serverWays = 6
 
 func newServer(k *Kube) *server {
-	s := &server{k: k, service: k.o.Gateway, tokens: k.o.Callers}
+	s := &server{k: k, service: k.o.Gateway, tokens: k.o.Callers, others: map[string]func(context.Context) (net.Conn, error){}}
 	for range serverWays {
 		s.ways = append(s.ways, s.way(s.service, serverPort))
 	}
 	return s
+}
+
+// wayTo returns the way to a Service.
+func (s *server) wayTo(service, port string) func(context.Context) (net.Conn, error) {
+	if service == s.service && port == serverPort {
+		return s.anyWay()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := service + ":" + port
+	if s.others[name] == nil {
+		s.others[name] = s.way(service, port)
+	}
+	return s.others[name]
 }
 
 // anyWay returns the next way to the server.
@@ -127,11 +142,7 @@ func (s *server) send(ctx context.Context, service, port string, m suite.Message
 	if err != nil {
 		return suite.Reply{}, err
 	}
-	way := s.anyWay()
-	if service != s.service || port != serverPort {
-		way = s.way(service, port)
-	}
-	return reply(target.Send(ctx, way, r))
+	return reply(target.Send(ctx, s.wayTo(service, port), r))
 }
 
 // request is a message as the client wants it. The host is this one to whoever
@@ -157,17 +168,13 @@ func reply(answer *http.Response, body []byte, err error) (suite.Reply, error) {
 // held reads the claims that bear the caller's label. It is our own server's:
 // another's would have to say who holds what in the same way.
 func (s *server) held(ctx context.Context, caller string) ([]suite.Holding, error) {
-	claims, err := s.k.resource(claimKind)
+	claims, err := s.claims(ctx, sandboxes.UserLabel+"="+sandboxes.Digest(user(caller)))
 	if err != nil {
 		return nil, err
 	}
-	list, err := claims.List(ctx, metav1.ListOptions{LabelSelector: sandboxes.UserLabel + "=" + sandboxes.Digest(user(caller))})
-	if err != nil {
-		return nil, fmt.Errorf("listing a caller's sandboxes: %w", err)
-	}
-	out := make([]suite.Holding, 0, len(list.Items))
-	for i := range list.Items {
-		claim := &list.Items[i]
+	out := make([]suite.Holding, 0, len(claims))
+	for i := range claims {
+		claim := &claims[i]
 		h := suite.Holding{Claim: string(claim.GetUID())}
 		h.Sandbox, _, _ = unstructured.NestedString(claim.Object, "status", "sandbox", "name")
 		h.Addresses, _, _ = unstructured.NestedStringSlice(claim.Object, "status", "sandbox", "podIPs")
@@ -180,6 +187,19 @@ func (s *server) held(ctx context.Context, caller string) ([]suite.Holding, erro
 		out = append(out, h)
 	}
 	return out, nil
+}
+
+// claims lists those that bear a label.
+func (s *server) claims(ctx context.Context, selector string) ([]unstructured.Unstructured, error) {
+	claims, err := s.k.resource(claimKind)
+	if err != nil {
+		return nil, err
+	}
+	list, err := claims.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing the callers' sandboxes: %w", err)
+	}
+	return list.Items, nil
 }
 
 // user is what the server calls a caller: by the way in which it authenticated,
@@ -196,24 +216,23 @@ func user(caller string) string {
 func (s *server) settle(ctx context.Context) (residue []string) {
 	ctx, cancel := context.WithTimeout(ctx, s.k.t.Release)
 	defer cancel()
+	mine := map[string]string{}
+	for _, u := range s.users() {
+		mine[sandboxes.Digest(user(u))] = user(u)
+	}
 	var left []string
 	err := until(ctx, poll, func() bool {
-		last := left
+		claims, err := s.claims(ctx, sandboxes.UserLabel)
+		if err != nil {
+			if left == nil {
+				left = []string{fmt.Sprintf("sandboxes of sessions that have ended, maybe: %v", err)}
+			}
+			return false // the last look that was a whole one counts
+		}
 		left = nil
-		for _, u := range s.users() {
-			held, err := s.held(ctx, u)
-			if ctx.Err() != nil && len(last) > 0 {
-				left = last // the last look that was a whole one
-				return false
-			}
-			if err != nil {
-				left = append(left, fmt.Sprintf("the sandboxes of %s: %v", user(u), err))
-				continue
-			}
-			for _, h := range held {
-				if !s.before[h.Claim] {
-					left = append(left, fmt.Sprintf("sandbox %s of %s, whose session has ended; the server's to remove", h.Sandbox, user(u)))
-				}
+		for _, c := range claims {
+			if u, ok := mine[c.GetLabels()[sandboxes.UserLabel]]; ok && !s.before[string(c.GetUID())] {
+				left = append(left, fmt.Sprintf("the claim %s of %s, whose session has ended; the server's to remove", c.GetName(), u))
 			}
 		}
 		return len(left) == 0
@@ -336,19 +355,24 @@ func (l *lent) Open(ctx context.Context, caller string) (suite.Session, error) {
 	return s, nil
 }
 
-// sessionsClose bounds closing what an action left open.
-const sessionsClose = 15 * time.Second
+// closeAtOnce is how many sessions are closed at a time: a hundred goodbyes at
+// once would not all be heard in time.
+const closeAtOnce = 8
 
-// Close closes all of them, at once and whatever became of the action. That one
-// was closed before is no error, and one that cannot be is the settling's to find.
+// Close closes all of them, whatever became of the action. That one was closed
+// before is no error, and one that cannot be is the settling's to find.
 func (l *lent) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var wg sync.WaitGroup
+	var g errgroup.Group
+	g.SetLimit(closeAtOnce)
 	for _, s := range l.all {
-		wg.Go(func() { _ = s.Close() })
+		g.Go(func() error {
+			_ = s.Close() // see above
+			return nil
+		})
 	}
-	wg.Wait()
+	_ = g.Wait() // always nil
 	l.all = nil
 }
 

@@ -226,10 +226,12 @@ func TestASandboxThatStaysAfterItsSessionIsTold(t *testing.T) {
 	assert.Equal(t, []string{"user1"}, f.Callers)
 	assert.Equal(t, "t", f.Token("user1"))
 	assert.Empty(t, f.Settle(t.Context()), "what was there before is not this run's")
-	require.NoError(t, k.create(t.Context(), claimOf("static:user1", "new", "b"), false))
+	for _, c := range []*unstructured.Unstructured{claimOf("static:user1", "new", "b"), claimOf("static:somebody", "other", "")} {
+		require.NoError(t, k.create(t.Context(), c, false))
+	}
 	left := f.Settle(t.Context())
 	require.Len(t, left, 1)
-	assert.Contains(t, left[0], "sandbox b of static:user1")
+	assert.Contains(t, left[0], "kg-new of static:user1")
 	_, err := f.Do(t.Context(), suite.Service, suite.Request{Verb: http.MethodGet, Path: "/api/v1/x"})
 	assert.ErrorContains(t, err, "no identity")
 }

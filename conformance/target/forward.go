@@ -32,7 +32,7 @@ import (
 // for as long as it is there: what lives in one process is not found in another.
 // To the Pod it looks as if it had called itself, so that no network policy
 // stands in the way. All connections share one to the API server, which ends
-// with the last of them.
+// a moment after the last of them.
 func ForwardTo(c *rest.Config, cs kubernetes.Interface, namespace, service, port string) func(context.Context) (net.Conn, error) {
 	f := &forward{config: c, client: cs, namespace: namespace, service: service, port: port}
 	f.upgrade = f.open
@@ -106,6 +106,10 @@ func (f *forward) drop() {
 	_ = f.conn.Close() // it is of no more use
 	f.conn, f.users = nil, 0
 }
+
+// tunnelIdle is how long a tunnel stays in which there is no connection: the next
+// one is often not far.
+const tunnelIdle = 2 * time.Second
 
 // choose picks a ready Pod behind the Service, and the number of its port.
 func (f *forward) choose(ctx context.Context) (pod string, port int32, err error) {
@@ -218,16 +222,23 @@ func (f *forward) stream() (net.Conn, error) {
 	return c, nil
 }
 
-// left ends the tunnel with the last connection in it.
+// left ends the tunnel after the last connection in it.
 func (f *forward) left(conn httpstream.Connection) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.conn != conn {
 		return
 	}
-	if f.users--; f.users <= 0 {
-		f.drop()
+	if f.users--; f.users > 0 {
+		return
 	}
+	time.AfterFunc(tunnelIdle, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.conn == conn && f.users == 0 {
+			f.drop()
+		}
+	})
 }
 
 // forwarded is one connection.

@@ -36,7 +36,8 @@ type apiServer struct {
 	backend string
 	pods    []string // ready ones
 	tunnels atomic.Int32
-	refuse  atomic.Bool // to connect to the Pod
+	open    atomic.Int32 // tunnels, now
+	refuse  atomic.Bool  // to connect to the Pod
 	down    atomic.Bool
 	gone    atomic.Bool // the Pods are
 
@@ -104,6 +105,8 @@ func (a *apiServer) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.tunnels.Add(1)
+	a.open.Add(1)
+	defer a.open.Add(-1)
 	var mu sync.Mutex
 	failures := map[string]httpstream.Stream{}
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error {
@@ -206,6 +209,12 @@ func TestConnectionsToAPodShareATunnelThatEndsWithThem(t *testing.T) {
 		require.NoError(t, c.Close(), "twice is no error")
 	}
 	c, err := dial(t.Context())
+	require.NoError(t, err)
+	talk(t, c, "at once")
+	require.NoError(t, c.Close())
+	assert.Equal(t, int32(1), a.tunnels.Load(), "the tunnel was still there")
+	assert.Eventually(t, func() bool { return a.open.Load() == 0 }, 5*tunnelIdle, 10*time.Millisecond, "nobody needs it any more")
+	c, err = dial(t.Context())
 	require.NoError(t, err)
 	talk(t, c, "again")
 	require.NoError(t, c.Close())

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -32,14 +33,18 @@ type MCP struct {
 // sandbox's output is all that most of its answers are made of.
 const (
 	openTimeout  = 30 * time.Second
-	callTimeout  = 6 * time.Minute // above the longest that our own server takes
-	closeTimeout = 8 * time.Second // the client's own for the goodbye is 5 s
-	maxAnswer    = 16 << 20        // bytes of one HTTP answer
-	maxHead      = 64 << 10        // bytes of its header
-	maxReply     = 64 << 10        // bytes that are kept of a raw answer
+	callTimeout  = 6 * time.Minute  // above the longest that our own server takes
+	closeTimeout = 15 * time.Second // the client's own for the goodbye is 5 s
+	maxAnswer    = 16 << 20         // bytes of one HTTP answer
+	maxHead      = 64 << 10         // bytes of its header
+	maxReply     = 64 << 10         // bytes that are kept of a raw answer
 	maxTools     = 64
 	maxToolError = 2 << 10 // bytes that are kept of what a tool says instead of a result
 )
+
+// protocolVersion is what a session is asked for in. From 2026-07-28 on, the
+// protocol knows no sessions.
+const protocolVersion = "2025-11-25"
 
 // MCPProgram is a Go program.
 type MCPProgram struct {
@@ -54,6 +59,9 @@ type MCPSession struct {
 	session *mcp.ClientSession
 	tool    tool
 	way     *way
+
+	once     sync.Once
+	closeErr error
 }
 
 // Open begins a session: the handshake, and the search for the tool that takes
@@ -68,7 +76,7 @@ func (m MCP) Open(ctx context.Context) (*MCPSession, error) {
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: w.url, HTTPClient: &http.Client{Transport: w, CheckRedirect: sameAnswer},
 		MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxAnswer,
-	}, nil)
+	}, &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
 	if err != nil {
 		w.cut()
 		return nil, fmt.Errorf("opening an MCP session: %w", because(ctx, err))
@@ -120,17 +128,41 @@ func (s *MCPSession) Send(ctx context.Context, r *http.Request) (*http.Response,
 	return send(ctx, s.way.plain, r)
 }
 
-// Close ends the session. A server that does not say goodbye is left, and that
-// is an error: it may still have the session's sandbox.
+// Close ends the session. A server that does not hear the goodbye is left, and
+// that is an error: it may still have the session's sandbox.
 func (s *MCPSession) Close() error {
-	late := time.AfterFunc(closeTimeout, s.way.cut)
-	defer late.Stop()
-	err := s.session.Close()
-	s.way.cut()
+	s.once.Do(func() {
+		late := time.AfterFunc(closeTimeout, s.way.cut)
+		defer late.Stop()
+		id := s.ID()
+		err := s.session.Close()
+		// The client gives up early, and does not ask what the server said.
+		if err != nil && id != "" {
+			err = s.goodbye(id)
+		}
+		s.way.cut()
+		if err != nil {
+			s.closeErr = fmt.Errorf("closing an MCP session: %w", err)
+		}
+	})
+	return s.closeErr
+}
+
+// goodbye ends a session at the server, where it may have ended already.
+func (s *MCPSession) goodbye(id string) error {
+	r, err := http.NewRequestWithContext(s.way.ctx, http.MethodDelete, s.way.url, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("closing an MCP session: %w", err)
+		return err
 	}
-	return nil
+	r.Header.Set("Mcp-Session-Id", id)
+	if s.way.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.way.token)
+	}
+	answer, _, err := send(s.way.ctx, s.way.plain, r)
+	if err == nil && answer.StatusCode >= 300 && answer.StatusCode != http.StatusNotFound {
+		err = fmt.Errorf("the server answered with status %d", answer.StatusCode)
+	}
+	return err
 }
 
 // way is how a session's requests go: over connections of its own, with the

@@ -318,6 +318,43 @@ func TestACallEndsWithItsTimeAndTheSessionAllTheSame(t *testing.T) {
 	began := time.Now()
 	require.Error(t, session.Close())
 	assert.Less(t, time.Since(began), closeTimeout+2*time.Second)
+	require.Error(t, session.Close(), "it is still not known to have ended")
+}
+
+// A goodbye that is not heard the first time is said again.
+func TestAGoodbyeIsSaidAgain(t *testing.T) {
+	type in struct {
+		Code string `json:"code"`
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "run_go"}, func(context.Context, *mcp.CallToolRequest, in) (*mcp.CallToolResult, any, error) {
+		return said(""), nil, nil
+	})
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil)
+	var heard, tokens atomic.Int32
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			if r.Header.Get("Authorization") == "Bearer secret" {
+				tokens.Add(1)
+			}
+			if heard.Add(1) == 1 {
+				c, _, err := http.NewResponseController(w).Hijack()
+				if assert.NoError(t, err) {
+					assert.NoError(t, c.Close())
+				}
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer up.Close()
+	session := open(t, MCP{Dial: to(up), Token: "secret"})
+	require.NoError(t, session.Close())
+	assert.Equal(t, int32(2), heard.Load())
+	assert.Equal(t, int32(2), tokens.Load())
+	for range s.Sessions() {
+		assert.Fail(t, "the server still has the session")
+	}
 }
 
 func TestAResultIsReadAsItIs(t *testing.T) {

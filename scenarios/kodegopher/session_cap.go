@@ -131,7 +131,7 @@ func judgeCrowd(n, served, capped int, other []string, most, looks int) []verdic
 
 // mostHeld counts until ctx ends.
 func mostHeld(ctx context.Context, env *suite.APIEnv, caller string) (most, looks int) {
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		if held, err := env.Held(ctx, caller); err == nil {

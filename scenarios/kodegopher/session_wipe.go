@@ -27,7 +27,7 @@ func appWipe() suite.Scenario {
 		AskControl: greet("user3"),
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user3"},
-		Timeout:    sessionTime,
+		Timeout:    sessionTime + goneTime,
 		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-node-persist"},
 	}
 }
@@ -77,15 +77,15 @@ func afterwards(ctx context.Context, env *suite.APIEnv, canary string, held []su
 	for _, h := range held {
 		claims = append(claims, h.Claim)
 	}
-	left, err := awaitGone(ctx, env, "user3", claims)
+	left, err := awaitGone(ctx, env, "user3", claims, goneTime)
 	var steps []verdict.Step
 	switch {
 	case len(claims) == 0:
 		steps = append(steps, probe.Failed(gone, verdict.Unknown, "the API server knew of no sandbox of the user's"))
-	case len(left) > 0:
-		steps = append(steps, probe.Reached(gone, "%s is still there after %s", strings.Join(left, ", "), goneTime))
 	case err != nil:
 		steps = append(steps, probe.Failed(gone, verdict.TransportError, "%v", err))
+	case len(left) > 0:
+		steps = append(steps, probe.Reached(gone, "%s is still there after %s", strings.Join(left, ", "), goneTime))
 	default:
 		steps = append(steps, probe.Failed(gone, verdict.Absent, "%d claims are gone", len(claims)))
 	}
