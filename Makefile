@@ -11,6 +11,11 @@ export CGO_ENABLED := 0
 GOOGLE := $(shell go list ./... | grep -E '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
 REST := $(shell go list ./... | grep -vE '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
 
+# Which systems are deployed: empty for the hardened Agent Sandbox alone, all, or
+# profiles with commas between them.
+PROFILES ?=
+comma := ,
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 STOCKADE := bin/stockade
 FUZZTIME ?= 20000x
@@ -35,7 +40,7 @@ doctor: build ## Say what this machine has, lacks, and how to mend it
 images: build ## Build Kubernetes, gVisor, Cilium and the images, once
 	$(STOCKADE) images build
 up: build ## Bring up the sealed cluster, the range and the sandboxes
-	$(STOCKADE) up
+	$(STOCKADE) up $(if $(PROFILES),--profile $(PROFILES))
 status: build ## Say what of it stands
 	$(STOCKADE) status
 down: build ## Remove all of it; images and reports are kept
@@ -57,8 +62,9 @@ dev-stack: pulumi
 preview: dev-stack ## Say what `make deploy` would change
 	$(STOCKADE) pulumi -- preview -s dev
 # With a refresh: `make down` takes the place away behind the stack's back.
-deploy: dev-stack ## Bring up all of `make up`, as the Pulumi stack dev
-	$(STOCKADE) pulumi -- up -s dev --yes --skip-preview --refresh
+deploy: dev-stack ## Bring up all of `make up`, as the Pulumi stack dev; PROFILES=all for all systems
+	$(STOCKADE) pulumi -- up -s dev --yes --skip-preview --refresh \
+	  $(if $(PROFILES),-c 'stockade:profiles=["$(subst $(comma),"$(comma)",$(PROFILES))"]')
 destroy: dev-stack ## Remove the stack's resources, and with them the place
 	$(STOCKADE) pulumi -- destroy -s dev --yes --skip-preview
 
@@ -69,12 +75,12 @@ prove: build ## Weaken one control after the other; every check has to notice
 	$(STOCKADE) prove
 
 .PHONY: prove-all
-prove-all: build ## The same for every system that has mutants; an hour on two cores
+prove-all: build ## The same for every system that has mutants, after `make deploy PROFILES=all`; an hour on two cores
 	for p in agent-sandbox playground kode-gopher-local kode-gopher-shared; do $(STOCKADE) prove --profile $$p; done
 
 .PHONY: test-cluster
-test-cluster: build ## Run the tests that need the cluster of `make up`, as root
-	go test -count=1 -timeout 20m -tags cluster ./conformance/e2e/... ./infra/node/engine/...
+test-cluster: build ## Run the tests that need the cluster of `make deploy PROFILES=all`, as root
+	go test -count=1 -timeout 40m -tags cluster ./conformance/e2e/... ./infra/node/engine/...
 
 # What takes long is left to FAULTS=, which does all: a fault at each resource in
 # turn, some five minutes a stack, of which CI does gke-shared, that has what the

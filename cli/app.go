@@ -69,9 +69,15 @@ type Layer interface {
 	Name() string
 	// Sealed tells that Up and Status must run inside the seal.
 	Sealed() bool
-	Up(context.Context, *progress.Reporter) error
+	Up(context.Context, UpOptions, *progress.Reporter) error
 	Status(context.Context) (State, error)
 	Down(context.Context, *progress.Reporter) error
+}
+
+// UpOptions say what to bring up.
+type UpOptions struct {
+	// Profiles are those whose systems are deployed, see [overlays.Parts].
+	Profiles []string
 }
 
 // sandboxesName is the name of the layer that `up --bare` leaves out.

@@ -182,7 +182,15 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	}
 	t, ok := f.Targets[o.Target]
 	if !ok {
-		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` deploys it", o.Target)
+		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` writes it down", o.Target)
+	}
+	// The descriptor has all that can be deployed.
+	there, err := hasNamespace(ctx, f.kube, t.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the target %s: %w", o.Target, err)
+	}
+	if !there {
+		return nil, incomplete("%s is not deployed here: `stockade up --profile %s` deploys it, or in a Pulumi stack the key stockade:profiles", o.Target, o.Profile.ID)
 	}
 	return f.attack(ctx, o.Target, t, gateOf(o.Profile, o.Target), o)
 }

@@ -79,7 +79,7 @@ type callersLayer struct{ m machine }
 func (callersLayer) Name() string { return "callers" }
 func (callersLayer) Sealed() bool { return true }
 
-func (l callersLayer) Up(ctx context.Context, _ *progress.Reporter) error {
+func (l callersLayer) Up(ctx context.Context, _ UpOptions, _ *progress.Reporter) error {
 	c, err := kube.New(l.m.file("kubeconfig"))
 	if err != nil {
 		return err
@@ -163,12 +163,18 @@ func (m machine) given(ctx context.Context) (tokens, ca string, err error) {
 	return digests(callers), string(pem), err
 }
 
-// serves tells whether the target's server is there, if it has one.
+// serves tells whether the target's server is there, or its execution service, if
+// it has one.
 func serves(ctx context.Context, c *kube.Client, t descriptor.Target) (bool, error) {
-	if t.Gateway == "" {
+	namespace, name := t.Namespace, t.Gateway
+	if t.Service != "" {
+		// The service is called as its account is.
+		namespace, name, _ = strings.Cut(t.Service, "/")
+	}
+	if name == "" {
 		return true, nil
 	}
-	d, err := c.Clientset.AppsV1().Deployments(t.Namespace).Get(ctx, t.Gateway, metav1.GetOptions{})
+	d, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

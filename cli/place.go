@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 func (a *App) doctorCmd() *cobra.Command {
@@ -104,7 +105,7 @@ that was interrupted goes on where it stopped.`,
 				if err := a.essentials(cmd.Context()); err != nil {
 					return err
 				}
-				return a.raise(cmd.Context(), a.Layers[:1])
+				return a.raise(cmd.Context(), a.Layers[:1], UpOptions{})
 			})
 		},
 	}
@@ -115,18 +116,31 @@ that was interrupted goes on where it stopped.`,
 
 func (a *App) upCmd() *cobra.Command {
 	var bare bool
+	var o UpOptions
 	cmd := &cobra.Command{
 		Use: "up", Short: "Build the sealed cluster, the range and the sandboxes", Args: cobra.NoArgs,
 		Long: `Bring up, in this order: the images, the seal (proved before anything else runs
 in it), the container engine, the cluster, the range, the sandboxes. What stands
-already is left as it is; what an earlier call left half done is taken over.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.up(cmd.Context(), bare) },
+already is left as it is; what an earlier call left half done is taken over.
+
+Which systems are deployed is said by profile, as for "stockade run"; those that an
+earlier call has deployed stay.`,
+		Example: "  stockade up\n  stockade up --profile playground,kode-gopher-shared\n  stockade up --profile all",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := overlays.Parts(o.Profiles...); err != nil {
+				return usage("%w", err)
+			}
+			return a.up(cmd.Context(), o, bare)
+		},
 	}
+	cmd.Flags().StringSliceVar(&o.Profiles, "profile", []string{overlays.DefaultProfile},
+		"deploy what these `profiles` are tried on: "+list(append(overlays.Profiles(), overlays.AllProfiles)))
+	fixed(cmd, "profile", append(overlays.Profiles(), overlays.AllProfiles))
 	cmd.Flags().BoolVar(&bare, "bare", false, "leave the sandboxes to somebody else, as the Pulumi program does")
 	return cmd
 }
 
-func (a *App) up(ctx context.Context, bare bool) error {
+func (a *App) up(ctx context.Context, o UpOptions, bare bool) error {
 	inside, err := a.Seal.Inside()
 	if err != nil {
 		return fmt.Errorf("looking for the seal: %w", err)
@@ -140,7 +154,7 @@ func (a *App) up(ctx context.Context, bare bool) error {
 				return err
 			}
 		}
-		return a.raise(ctx, layers)
+		return a.raise(ctx, layers, o)
 	})
 	if err != nil || inside {
 		return err
@@ -148,11 +162,11 @@ func (a *App) up(ctx context.Context, bare bool) error {
 	return a.enter(ctx)
 }
 
-func (a *App) raise(ctx context.Context, layers []Layer) error {
+func (a *App) raise(ctx context.Context, layers []Layer, o UpOptions) error {
 	rep := a.progress()
 	for _, l := range layers {
 		done := rep.Step(l.Name())
-		err := l.Up(ctx, rep)
+		err := l.Up(ctx, o, rep)
 		done("", err)
 		if err != nil {
 			return fmt.Errorf("bringing up the %s: %w", l.Name(), err)

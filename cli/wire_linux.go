@@ -219,7 +219,7 @@ type imageLayer struct{ m machine }
 func (imageLayer) Name() string { return "images" }
 func (imageLayer) Sealed() bool { return false }
 
-func (l imageLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+func (l imageLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporter) error {
 	_, err := node.Build(ctx, l.m.images(rep))
 	return err
 }
@@ -241,7 +241,7 @@ type engineLayer struct{ m machine }
 func (engineLayer) Name() string { return "sealed engine" }
 func (engineLayer) Sealed() bool { return false }
 
-func (l engineLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+func (l engineLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporter) error {
 	e, err := l.m.engine(rep)
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ type gateLayer struct{ m machine }
 func (gateLayer) Name() string { return "gate" }
 func (gateLayer) Sealed() bool { return false }
 
-func (l gateLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+func (l gateLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporter) error {
 	e, err := l.m.engine(rep)
 	if err != nil {
 		return err
@@ -387,7 +387,7 @@ func (l clusterLayer) options(rep *progress.Reporter) (kind.Options, error) {
 	return kind.Options{Home: l.m.home, Engine: e}, err
 }
 
-func (l clusterLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+func (l clusterLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporter) error {
 	o, err := l.options(rep)
 	if err != nil {
 		return err
@@ -444,7 +444,7 @@ func (rangeLayer) Sealed() bool { return true }
 func (l rangeLayer) socket() string  { return l.m.file("range.sock") }
 func (l rangeLayer) pidFile() string { return l.m.file("range.pid") }
 
-func (l rangeLayer) Up(ctx context.Context, _ *progress.Reporter) error {
+func (l rangeLayer) Up(ctx context.Context, _ UpOptions, _ *progress.Reporter) error {
 	ctx, cancel := context.WithTimeout(ctx, waitRange)
 	defer cancel()
 	_, host, err := goProxy(ctx)
@@ -561,7 +561,7 @@ var differs = []string{
 	"no VPC, and none of GKE's own admission policies",
 }
 
-func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
+func (l sandboxLayer) Up(ctx context.Context, o UpOptions, rep *progress.Reporter) error {
 	ctx, cancel := context.WithTimeout(ctx, waitSandboxes)
 	defer cancel()
 	source, err := node.FindSource()
@@ -587,14 +587,15 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	configure := map[string]func([]unstructured.Unstructured) ([]unstructured.Unstructured, error){
 		overlays.KodeGopherDev: settings.Local, overlays.KodeGopherSharedDev: settings.Shared,
 	}
+	parts, err := overlays.Parts(o.Profiles...)
+	if err != nil {
+		return err
+	}
 	// Everything first, and the waiting after: Pods of all of them start together.
 	var deployed []*unstructured.Unstructured
-	for _, overlay := range []string{
-		overlays.System, overlays.Controls, overlays.Reference, overlays.Seed, overlays.Default, overlays.Playground,
-		overlays.KodeGopherDev, overlays.KodeGopherSharedDev,
-	} {
-		objects, err := overlays.Render(module, overlay)
-		if change := configure[overlay]; err == nil && change != nil {
+	for _, part := range parts {
+		objects, err := overlays.Render(module, part.Overlay)
+		if change := configure[part.Overlay]; err == nil && change != nil {
 			objects, err = change(objects)
 		}
 		if err == nil {
@@ -604,15 +605,19 @@ func (l sandboxLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 			return err
 		}
 		if err := c.Apply(ctx, kube.Refs(objects)); err != nil {
-			return fmt.Errorf("applying %s: %w", overlay, err)
+			return fmt.Errorf("applying %s: %w", part.Name, err)
 		}
 		deployed = append(deployed, kube.Refs(objects)...)
 	}
 	if err := c.WaitReady(ctx, deployed); err != nil {
 		return fmt.Errorf("waiting for the controller, the servers and the control Pods: %w", err)
 	}
-	for _, name := range pools() {
-		if err := target.AwaitPool(ctx, c, targets[name].Namespace, targets[name].Pool, waitSandboxes); err != nil {
+	for _, part := range parts {
+		t := targets[part.Name]
+		if t.Pool == "" {
+			continue
+		}
+		if err := target.AwaitPool(ctx, c, t.Namespace, t.Pool, waitSandboxes); err != nil {
 			return err
 		}
 	}
@@ -627,16 +632,27 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	names := pools()
-	for _, name := range names {
-		ready, err := target.PoolReady(ctx, c, targets[name].Namespace, targets[name].Pool)
+	var there []string
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		t := targets[name]
+		deployed, err := hasNamespace(ctx, c, t.Namespace)
 		if err != nil {
 			return State{}, err
 		}
-		if !ready {
-			return State{Detail: "the pool of " + name + " is not ready"}, nil
+		if !deployed {
+			continue
 		}
-		up, err := serves(ctx, c, targets[name])
+		there = append(there, name)
+		if t.Pool != "" {
+			ready, err := target.PoolReady(ctx, c, t.Namespace, t.Pool)
+			if err != nil {
+				return State{}, err
+			}
+			if !ready {
+				return State{Detail: "the pool of " + name + " is not ready"}, nil
+			}
+		}
+		up, err := serves(ctx, c, t)
 		if err != nil {
 			return State{}, err
 		}
@@ -644,24 +660,23 @@ func (l sandboxLayer) Status(ctx context.Context) (State, error) {
 			return State{Detail: "the server of " + name + " is not ready"}, nil
 		}
 	}
-	namespace, name, _ := strings.Cut(overlays.ExecutionAccount, "/")
-	service, err := c.Clientset.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return State{}, err
+	if there == nil {
+		return State{Detail: "not deployed"}, nil
 	}
-	if err != nil || service.Status.ReadyReplicas == 0 {
-		return State{Detail: "the execution service of the playground is not ready"}, nil
+	return State{Up: true, Detail: strings.Join(there, ", ")}, nil
+}
+
+// hasNamespace tells whether a namespace is there.
+func hasNamespace(ctx context.Context, c *kube.Client, name string) (bool, error) {
+	_, err := c.Clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
 	}
-	return State{Up: true, Detail: strings.Join(slices.Sorted(maps.Keys(targets)), ", ")}, nil
+	return err == nil, err
 }
 
 // Down leaves them to the cluster, which goes as a whole.
 func (sandboxLayer) Down(context.Context, *progress.Reporter) error { return nil }
-
-// pools names the targets that have a warm pool.
-func pools() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(targets)), func(name string) bool { return targets[name].Pool == "" })
-}
 
 // targetLayer is the descriptor that says where the targets are, and the probe
 // that goes there.
@@ -670,7 +685,7 @@ type targetLayer struct{ m machine }
 func (targetLayer) Name() string { return "target" }
 func (targetLayer) Sealed() bool { return true }
 
-func (l targetLayer) Up(ctx context.Context, _ *progress.Reporter) error {
+func (l targetLayer) Up(ctx context.Context, _ UpOptions, _ *progress.Reporter) error {
 	c, err := kube.New(l.m.file("kubeconfig"))
 	if err != nil {
 		return err

@@ -25,21 +25,28 @@ type devSettings struct {
 	// to be claimed, 1 to 8. Default: 2; a scenario with a sibling waits for a cold
 	// start with less.
 	WarmPool int `key:"warmPool"`
+	// Profiles are those whose systems are deployed; "all" stands for every one.
+	// Default: agent-sandbox.
+	Profiles []string `key:"profiles"`
+
+	parts []overlays.Part
 }
 
 func readDevSettings(ctx *pulumi.Context) (devSettings, error) {
 	r := &reader{cfg: config.New(ctx, namespace)}
-	s := devSettings{WarmPool: r.number("warmPool", 2, 1, 8)}
+	s := devSettings{WarmPool: r.number("warmPool", 2, 1, 8), Profiles: r.list("profiles", false)}
+	var err error
+	if s.parts, err = overlays.Parts(s.Profiles...); err != nil {
+		r.errs = append(r.errs, fmt.Errorf("%s:profiles: %w", namespace, err))
+	}
 	if err := errors.Join(r.errs...); err != nil {
 		return devSettings{}, fmt.Errorf("reading the settings of dev: %w", err)
 	}
 	return s, nil
 }
 
-// dev is the sealed kind cluster of this machine, with the hardened reference,
-// the seed's own template, the reference under the default policy, the
-// playground, kode-gopher for one person and for several, and the Pods that
-// attacks are compared with.
+// dev is the sealed kind cluster of this machine, with the systems of the chosen
+// profiles, and the Pods that attacks are compared with.
 func dev(ctx *pulumi.Context) error {
 	s, err := readDevSettings(ctx)
 	if err != nil {
@@ -64,22 +71,25 @@ func dev(ctx *pulumi.Context) error {
 		return err
 	}
 	trust, tokens := place.RangeCA.ApplyT(trusted), place.Tokens.ApplyT(known) // the second is a secret, as what it comes from
-	_, err = deploy(ctx, []workload{
-		{name: "agent-sandbox-system", overlay: overlays.System},
-		{name: "controls", overlay: overlays.Controls},
-		{name: "reference", overlay: overlays.Reference, change: warm(s.WarmPool)},
-		{name: "seed", overlay: overlays.Seed, change: warm(s.WarmPool)},
-		{name: "default", overlay: overlays.Default, change: warm(s.WarmPool)},
-		{name: "playground", overlay: overlays.Playground},
-		{name: "kode-gopher", overlay: overlays.KodeGopherDev, change: settings.Local, fill: map[string]pulumi.Map{
+	how := map[string]workload{
+		overlays.Reference: {change: warm(s.WarmPool)},
+		overlays.Seed:      {change: warm(s.WarmPool)},
+		overlays.Default:   {change: warm(s.WarmPool)},
+		overlays.KodeGopherDev: {change: settings.Local, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 		}},
-		{name: "kode-gopher-shared", overlay: overlays.KodeGopherSharedDev, change: settings.Shared, fill: map[string]pulumi.Map{
+		overlays.KodeGopherSharedDev: {change: settings.Shared, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
 			"Secret/" + overlays.KodeGopherName:     {"data": tokens},
 		}},
-	}, place, pulumi.Providers(k8s))
-	if err != nil {
+	}
+	var all []workload
+	for _, p := range s.parts {
+		w := how[p.Overlay]
+		w.name, w.overlay = p.Name, p.Overlay
+		all = append(all, w)
+	}
+	if _, err = deploy(ctx, all, place, pulumi.Providers(k8s)); err != nil {
 		return err
 	}
 	// What `stockade run --stack` reads.

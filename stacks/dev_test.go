@@ -4,6 +4,7 @@ package stacks
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,11 +27,36 @@ func inside(t *testing.T, all []gketest.Resource, name string) map[string]any {
 	return nil
 }
 
+var everything = map[string]string{"stockade:profiles": `["all"]`}
+
+func TestDevDeploysTheProfilesThatAreAskedFor(t *testing.T) {
+	namespaces := func(config map[string]string) (out []string) {
+		for _, r := range record(t, "dev", config, true) {
+			if r.Type == "kubernetes:core/v1:Namespace" {
+				meta, _ := r.Inputs["metadata"].(map[string]any)
+				out = append(out, meta["name"].(string))
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	assert.NotContains(t, namespaces(nil), overlays.PlaygroundNamespace)
+	assert.Contains(t, namespaces(nil), overlays.ReferenceNamespace)
+	one := namespaces(map[string]string{"stockade:profiles": `["playground"]`})
+	assert.Contains(t, one, overlays.PlaygroundNamespace)
+	assert.NotContains(t, one, overlays.ReferenceNamespace)
+	assert.Contains(t, namespaces(everything), overlays.KodeGopherSharedNamespace)
+	for _, wrong := range []string{`["nobody"]`, `playground`} {
+		_, err := gketest.Record(Run, gketest.Options{Stack: "dev", Config: map[string]string{"stockade:profiles": wrong}})
+		require.ErrorContains(t, err, "stockade:profiles")
+	}
+}
+
 func TestDevDeploysKodeGopherAsUpDoes(t *testing.T) {
 	t.Setenv(node.GoProxyEnv, "https://modules.example.com/path,direct")
 	for _, preview := range []bool{true, false} {
-		all := record(t, "dev", nil, preview)
-		for overlay, namespace := range map[string]string{"kode-gopher": overlays.KodeGopherNamespace, "kode-gopher-shared": overlays.KodeGopherSharedNamespace} {
+		all := record(t, "dev", everything, preview)
+		for overlay, namespace := range map[string]string{"kode-gopher-local": overlays.KodeGopherNamespace, "kode-gopher-shared": overlays.KodeGopherSharedNamespace} {
 			settings := inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherName)
 			assert.Equal(t, map[string]any{"GOPROXY": "https://modules.example.com/path", "GOSUMDB": "off"}, settings["data"])
 			pool := inside(t, all, overlay+"/SandboxWarmPool/"+namespace+"/"+overlays.KodeGopherPool)
@@ -47,7 +73,7 @@ func TestDevDeploysKodeGopherAsUpDoes(t *testing.T) {
 // looks for them in its state.
 func TestTheTokensOfDevAreTheClustersOwn(t *testing.T) {
 	t.Setenv(node.GoProxyEnv, "off")
-	all := record(t, "dev", nil, true)
+	all := record(t, "dev", everything, true)
 	for _, object := range []string{"Secret/" + overlays.KodeGopherSharedNamespace + "/" + overlays.KodeGopherName, "ConfigMap/" + overlays.KodeGopherSharedNamespace + "/" + overlays.KodeGopherTrust} {
 		assert.Equal(t, gketest.Unknown{}, inside(t, all, "kode-gopher-shared/"+object)["data"], "nobody knows them before there is one")
 	}
@@ -55,6 +81,6 @@ func TestTheTokensOfDevAreTheClustersOwn(t *testing.T) {
 
 func TestDevRefusesAProxyThatSandboxesCannotUse(t *testing.T) {
 	t.Setenv(node.GoProxyEnv, "file:///modules")
-	_, err := gketest.Record(Run, gketest.Options{Stack: "dev"})
+	_, err := gketest.Record(Run, gketest.Options{Stack: "dev", Config: everything})
 	require.ErrorContains(t, err, node.GoProxyEnv)
 }

@@ -169,7 +169,10 @@ type layer struct {
 func (l *layer) Name() string { return l.name }
 func (l *layer) Sealed() bool { return l.sealed }
 
-func (l *layer) Up(context.Context, *progress.Reporter) error {
+func (l *layer) Up(_ context.Context, o cli.UpOptions, rep *progress.Reporter) error {
+	if l.name == "sandboxes" {
+		rep.Note("deploying %s", strings.Join(o.Profiles, ", "))
+	}
 	if l.m.getenv("FAKE_UP") == l.name {
 		return errors.New("no space left on the made-up device; free 10 GB under STOCKADE_HOME")
 	}

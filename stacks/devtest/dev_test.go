@@ -116,10 +116,26 @@ func TestTheDevStackLivesItsWholeLife(t *testing.T) {
 		}
 	})
 
+	t.Run("a profile comes and goes without touching the others", func(t *testing.T) {
+		for _, there := range []bool{true, false} {
+			profiles := map[bool]string{true: `["agent-sandbox","playground"]`, false: `["agent-sandbox"]`}
+			pulumiDev(t, "config", "set", "stockade:profiles", profiles[there])
+			summary := changes(t, pulumiDev(t, "preview", "--json"))
+			assert.Zero(t, summary["replace"]+summary["update"], "%v", summary)
+			pulumiDev(t, "up", "--yes", "--skip-preview")
+			_, code := command(t, "exec", "--", "kubectl", "get", "namespace", "playground")
+			assert.Equal(t, there, code == 0)
+			_, code = command(t, "run", "--stack", "dev", "--quiet", "--profile", "playground", "kernel.identity-signals")
+			assert.Equal(t, map[bool]int{true: 0, false: 3}[there], code)
+		}
+		pulumiDev(t, "config", "rm", "stockade:profiles")
+		pulumiDev(t, "preview", "--expect-no-changes")
+	})
+
 	t.Run("a setting changes in place", func(t *testing.T) {
 		pulumiDev(t, "config", "set", "stockade:warmPool", "1") // there may be no room for more
 		summary := changes(t, pulumiDev(t, "preview", "--json"))
-		assert.Equal(t, 3, summary["update"], "the pools of Agent Sandbox's own templates")
+		assert.Equal(t, 2, summary["update"], "the pools of the reference and of the seed")
 		assert.Zero(t, summary["replace"]+summary["create"]+summary["delete"], "%v", summary)
 		pulumiDev(t, "up", "--yes", "--skip-preview")
 		pool, code := command(t, "exec", "--", "kubectl", "get", "sandboxwarmpool", "-n", "sandboxes", "-o", "jsonpath={.items[*].spec.replicas}")

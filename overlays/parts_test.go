@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func names(t *testing.T, profiles ...string) (out []string) {
+	t.Helper()
+	all, err := Parts(profiles...)
+	require.NoError(t, err)
+	for _, p := range all {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func TestAProfileBringsItsPartsAndWhatAllNeed(t *testing.T) {
+	assert.Equal(t, []string{"agent-sandbox-system", "controls", "reference", "seed"}, names(t))
+	assert.Equal(t, names(t), names(t, DefaultProfile))
+	assert.Equal(t, []string{"agent-sandbox-system", "controls", "playground"}, names(t, "playground"))
+	assert.Equal(t, []string{"agent-sandbox-system", "controls", "reference", "seed", "playground"}, names(t, "playground", DefaultProfile),
+		"in their own order, whatever the caller's")
+	assert.Len(t, names(t, AllProfiles), len(parts))
+	_, err := Parts("nobody's")
+	require.ErrorContains(t, err, "it is agent-sandbox, agent-sandbox-default, playground, kode-gopher-local, kode-gopher-shared or all")
+}
+
+func TestTheNamespaceOfAPartIsItsOwn(t *testing.T) {
+	seen := map[string]string{}
+	for _, p := range parts {
+		objects, err := Render(module(t), p.Overlay)
+		require.NoError(t, err)
+		if p.Namespace == "" {
+			continue
+		}
+		assert.Empty(t, seen[p.Namespace], p.Name)
+		seen[p.Namespace] = p.Name
+		found := false
+		for _, o := range objects {
+			found = found || o.GetKind() == "Namespace" && o.GetName() == p.Namespace
+		}
+		assert.True(t, found, "%s makes its namespace %s", p.Name, p.Namespace)
+	}
+}
