@@ -5,6 +5,7 @@ package credentials
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -127,14 +128,19 @@ func split(b []byte) []string {
 
 // plantProcess shows that the readings see what is there, in the /proc of the
 // attack: it starts a shell with a secret in its environment and its arguments,
-// reads both, and ends it. Start returns after execve, so what /proc shows is
-// the shell's. Where the probe could be delivered, there is a shell.
+// reads both, and ends it. Start may return while execve still lays out what
+// /proc shows, so the shell says when it runs. Where the probe could be delivered,
+// there is a shell.
 func plantProcess(ctx context.Context, env *probe.Env) []verdict.Step {
 	const name = "start a process with a secret"
 	secret := plantedArgument + env.Nonce
-	cmd := exec.CommandContext(ctx, "sh", "-c", "read wait", "stockade", secret) //nolint:gosec // the secret is our own
+	cmd := exec.CommandContext(ctx, "sh", "-c", "echo; read wait", "stockade", secret) //nolint:gosec // the secret is our own
 	cmd.Env = append(os.Environ(), "STOCKADE_API_KEY=stockade-canary")
 	in, err := cmd.StdinPipe() // stays open: the shell waits for a line
+	if err != nil {
+		return []verdict.Step{probe.Denied(name, err)}
+	}
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return []verdict.Step{probe.Denied(name, err)}
 	}
@@ -146,6 +152,9 @@ func plantProcess(ctx context.Context, env *probe.Env) []verdict.Step {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	}()
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
+		return []verdict.Step{probe.Failed(name, verdict.Unknown, "it ended before it ran: %v", err)}
+	}
 	environ, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "environ"))
 	return []verdict.Step{
 		variables("read its environment", split(environ), err),
