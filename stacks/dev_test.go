@@ -4,7 +4,9 @@ package stacks
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +28,31 @@ func inside(t *testing.T, all []gketest.Resource, name string) map[string]any {
 	require.Fail(t, "not declared", name)
 	return nil
 }
+
+// digests are made up, of the images that are built out of a checkout.
+func digests(t *testing.T) map[string]any {
+	t.Helper()
+	source, err := node.FindSource()
+	require.NoError(t, err)
+	module, err := overlays.ModuleFS(t.Context(), source)
+	require.NoError(t, err)
+	parts, err := overlays.Parts(overlays.AllProfiles)
+	require.NoError(t, err)
+	out := map[string]any{}
+	for _, p := range parts {
+		objects, err := overlays.Render(module, p.Overlay)
+		require.NoError(t, err)
+		text, err := json.Marshal(objects)
+		require.NoError(t, err)
+		for _, image := range localImage.FindAllString(string(text), -1) {
+			name, _, _ := strings.Cut(image, ":")
+			out[image] = name + "@sha256:" + strings.Repeat("0", 64)
+		}
+	}
+	return out
+}
+
+var localImage = regexp.MustCompile(`stockade\.local/[a-z0-9-]+:dev`)
 
 var everything = map[string]string{"stockade:profiles": `["all"]`}
 
