@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	kindexec "sigs.k8s.io/kind/pkg/exec"
 
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/node/engine"
@@ -548,7 +549,7 @@ func (i Identity) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("recording the cluster's identity: %w", err)
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	if err := atomicfile.Write(path, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("recording the cluster's identity: %w", err)
 	}
 	return nil
