@@ -86,18 +86,26 @@ func TestTheSuiteKnowsNothingOfPulumiAndTheCloud(t *testing.T) {
 
 func TestDependenciesPointOneWay(t *testing.T) {
 	// The keys are layers; the values are what of ours each may import.
-	for layer, allowed := range map[string][]string{
-		"conformance/verdict":         {},
-		"conformance/probe":           {"conformance/verdict"},
-		"conformance/suite":           {"conformance/probe", "conformance/verdict"},
-		"conformance/report":          {"conformance/runner", "conformance/suite", "conformance/verdict"},
-		"conformance":                 {"conformance", "scenarios", "infra", "overlays", "workloads"},
-		"scenarios":                   {"scenarios", "conformance/suite", "conformance/probe", "conformance/verdict"},
-		"overlays":                    {"overlays", "infra"},
-		"infra":                       {"infra", "overlays", "workloads"},
-		"workloads":                   {"workloads", "infra"},
+	layers := map[string][]string{
+		"conformance/verdict": {},
+		"conformance/probe":   {"conformance/verdict"},
+		"conformance/suite":   {"conformance/probe", "conformance/verdict"},
+		"conformance/report":  {"conformance/runner", "conformance/suite", "conformance/verdict"},
+		"conformance":         {"conformance", "overlays", "workloads", "infra/atomicfile", "infra/kube", "infra/progress"},
+		"scenarios":           {"scenarios", "conformance/suite", "conformance/probe", "conformance/verdict"},
+		"overlays":            {"overlays"},
+		"infra":               {"infra", "overlays/kind"},
+		"infra/atomicfile":    {},
+		"workloads":           {"workloads", "infra/kube"},
+		// Programs of the sandbox and of every image.
+		"workloads/program":           {},
 		"workloads/range/rangeclient": {},
-	} {
+		"stacks":                      {"stacks", "conformance/descriptor", "conformance/plan", "conformance/suite", "conformance/verdict", "infra", "overlays", "workloads"},
+		// The command line knows the stacks as programs that Pulumi runs.
+		"cli": {"cli", "conformance", "scenarios", "infra", "overlays", "workloads"},
+		"cmd": {"cli", "conformance", "scenarios", "infra", "stacks", "workloads"},
+	}
+	for layer, allowed := range layers {
 		for _, p := range under(t, layer) {
 			for _, dep := range p.Imports {
 				name, own := ours(dep)
@@ -108,6 +116,13 @@ func TestDependenciesPointOneWay(t *testing.T) {
 				assert.True(t, ok, "%s must not import %s", p.ImportPath, dep)
 			}
 		}
+	}
+	packages, err := all()
+	require.NoError(t, err)
+	for path := range packages {
+		name, own := ours(path)
+		layer, _, _ := strings.Cut(name, "/")
+		assert.True(t, !own || layer == "internal" || layers[layer] != nil, "%s is in no layer: say what it may import", path)
 	}
 }
 
