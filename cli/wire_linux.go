@@ -69,6 +69,9 @@ func Main(args []string) int {
 	app.Home = home
 	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate
 	app.Pulumi = pulumi{m}
+	app.Prune = func(ctx context.Context, rep *progress.Reporter) (int64, error) {
+		return node.Prune(ctx, m.images(rep))
+	}
 	app.Layers = m.layers()
 	return app.Run(ctx, args)
 }

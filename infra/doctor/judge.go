@@ -168,7 +168,7 @@ func Checks() []Check {
 			return judgeSize("available", f.MemoryAvailable, memoryNeeded, memoryWanted, "close other programs, or use a larger machine")
 		}},
 		{"disk", func(f Facts) Finding {
-			return judgeSize("free at "+f.Home, f.DiskFree, diskNeeded, diskWanted, "free some space, or set STOCKADE_HOME to a larger disk")
+			return judgeSize("free at "+f.Home, f.DiskFree, diskNeeded, diskWanted, "free some space (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk")
 		}},
 		{"other Docker engine", func(f Facts) Finding {
 			if f.DockerSocket {
