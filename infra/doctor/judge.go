@@ -200,17 +200,6 @@ func Judge(f Facts) []Finding {
 	return findings
 }
 
-// Worst is the worst level among findings; OK when there are none.
-func Worst(findings []Finding) Level {
-	worst := OK
-	for _, f := range findings {
-		if f.Level == Fail || f.Level == Warn && worst == OK {
-			worst = f.Level
-		}
-	}
-	return worst
-}
-
 func judgeFeatures(f Facts) Finding {
 	level := OK
 	var missing, unknown []string
