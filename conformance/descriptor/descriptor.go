@@ -56,7 +56,8 @@ type Descriptor struct {
 	// and not found is a breach; one that is not claimed and not found makes
 	// its scenarios NotApplicable.
 	Features []suite.Feature `json:"features"`
-	// Disruptive allows attacks that load or kill: throw-away clusters only.
+	// Disruptive allows attacks that load or kill, and proofs, which weaken what
+	// protects the cluster: throw-away clusters only.
 	Disruptive bool `json:"disruptive"`
 	// Substrate names versions; DiffersFromGKE says what is not as there.
 	Substrate      map[string]string `json:"substrate,omitempty"`
