@@ -405,8 +405,7 @@ func (l clusterLayer) Up(ctx context.Context, rep *progress.Reporter) error {
 	if o.CiliumDir, err = node.ModuleDir(ctx, l.m.images(nil), "cilium", "github.com/cilium/cilium"); err != nil {
 		return err
 	}
-	_, err = kind.Up(ctx, o, images, rep)
-	return err
+	return kind.Up(ctx, o, images, rep)
 }
 
 func (l clusterLayer) Status(ctx context.Context) (State, error) {
