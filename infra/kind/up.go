@@ -244,23 +244,16 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	}
 
 	// Importing images and starting the network have nothing to do with each
-	// other, when the node image carries the system's images.
+	// other: the node image carries the system's images.
 	ctx, cancel := context.WithTimeout(ctx, o.Timeouts.Network)
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
-	imported := make(chan struct{})
 	var digests map[string]string
 	g.Go(func() (err error) {
-		defer close(imported)
 		digests, err = importImages(gctx, members, images.Archives, rep)
 		return err
 	})
-	g.Go(func() error {
-		if !images.Preloaded {
-			<-imported
-		}
-		return startNetwork(gctx, client, system, apiHost, rep)
-	})
+	g.Go(func() error { return startNetwork(gctx, client, system, apiHost, rep) })
 	if err := g.Wait(); err != nil {
 		return err
 	}

@@ -28,11 +28,6 @@ const (
 
 	Metadata  = "169.254.169.254:80"
 	Metadata6 = "[fd20:ce::254]:80"
-
-	// ControlPlane is a private GKE control-plane endpoint, NeighbourVM a
-	// machine of the same VPC that is no node.
-	ControlPlane = "172.16.0.2:443"
-	NeighbourVM  = "10.128.0.9:22"
 )
 
 // Names that the range's DNS knows. [TunnelZone] and [AttackerHost] lie under
