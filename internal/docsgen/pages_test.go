@@ -23,8 +23,10 @@ var (
 	span   = regexp.MustCompile("`([^`\n]+)`")
 	ofMake = regexp.MustCompile(`^make ([a-z][a-z-]*(?: [a-z][a-z-]*)*)`)
 	ofOurs = regexp.MustCompile(`\bstockade ([^|;#]+)`)
-	aPath  = regexp.MustCompile(`^([a-z]+)(/[a-z0-9_.-]+)+/?$`)
-	target = regexp.MustCompile(`(?m)^([a-z-]+(?: [a-z-]+)*):`)
+	// The third part is not empty where the name goes on: a host or a file.
+	scenarioID = regexp.MustCompile(`\b([a-z]+(?:-[a-z]+)*)\.([a-z0-9]+(?:-[a-z0-9]+)*)([./]\w)?`)
+	aPath      = regexp.MustCompile(`^([a-z]+)(/[a-z0-9_.-]+)+/?$`)
+	target     = regexp.MustCompile(`(?m)^([a-z-]+(?: [a-z-]+)*):`)
 )
 
 // readPages returns the README and every page of docs by its path.
@@ -96,6 +98,27 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestThePagesNameScenariosThatExist(t *testing.T) {
+	t.Chdir("../..")
+	families := map[string]bool{}
+	for _, s := range all.Registry.All() {
+		family, _, _ := strings.Cut(s.ID, ".")
+		families[family] = true
+	}
+	found := 0
+	for path, text := range readPages(t) {
+		for _, m := range scenarioID.FindAllStringSubmatch(text, -1) {
+			if !families[m[1]] || m[3] != "" {
+				continue // a host name or a file
+			}
+			found++
+			_, ok := all.Registry.Get(m[1] + "." + m[2])
+			assert.True(t, ok, "%s: there is no scenario %s.%s", path, m[1], m[2])
+		}
+	}
+	assert.Greater(t, found, 100)
 }
 
 func TestThePagesNameWhatExists(t *testing.T) {
