@@ -3,10 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/cli"
+	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -173,5 +176,33 @@ func assertCommand(t *testing.T, root *cobra.Command, words []string, path strin
 			name, _, _ = strings.Cut(name, "=")
 			assert.NotNil(t, cmd.Flag(name), "%s: %s has no flag --%s", path, cmd.CommandPath(), name)
 		}
+	}
+}
+
+// The matrix is put together by hand from reports, so that it can say of a cell
+// that is not declared any more that it was seen, and leave out a new one.
+func TestTheMatrixHasEveryCellOnce(t *testing.T) {
+	t.Chdir("../..")
+	text, err := os.ReadFile("docs/matrix.md")
+	require.NoError(t, err)
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	var declared []string
+	for _, m := range mutants {
+		for _, s := range m.Kills {
+			declared = append(declared, m.ID+" "+s)
+		}
+	}
+	var seen, open []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| \\[([a-z0-9.-]+)\\]").FindAllStringSubmatch(string(text), -1) {
+		seen = append(seen, m[1]+" "+m[2])
+	}
+	for _, m := range regexp.MustCompile("(?m)^- `([a-z0-9-]+)` by ([a-z0-9.-]+)$").FindAllStringSubmatch(string(text), -1) {
+		open = append(open, m[1]+" "+m[2])
+	}
+	assert.ElementsMatch(t, declared, append(slices.Clone(seen), open...), "a new cell belongs under those not seen yet")
+	counts := fmt.Sprintf("%d cells are declared, and %d of them were seen.", len(declared), len(seen))
+	if !strings.Contains(string(text), counts) {
+		t.Error("it has to say: " + counts)
 	}
 }
