@@ -95,6 +95,10 @@ test-pulumi: pulumi ## Run the stacks for Google Cloud and the local provider by
 test-dev: pulumi ## Run the stack dev through its whole life, as root; ends with nothing left
 	go test -count=1 -timeout 30m -tags 'pulumi cluster' ./stacks/devtest/...
 
+.PHONY: mutate-gke
+mutate-gke: ## Remove one input of infra/gke after the other; the unit tests have to notice
+	go run ./internal/gkemutate
+
 .PHONY: fuzz
 fuzz: ## Fuzz every fuzz target of FUZZ_DIRS (all) for FUZZTIME (20000x: so many inputs)
 	@for dir in $(FUZZ_DIRS); do \

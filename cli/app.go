@@ -38,7 +38,7 @@ type App struct {
 	Registry *suite.Registry
 	// Mutants describes the overlays under overlays/mutants.
 	Mutants func() ([]Mutant, error)
-	// Layers are the parts of the environment, from the machine upwards.
+	// Layers are the parts of the place, from the machine upwards.
 	Layers []Layer
 	Seal   Seal
 	Host   Host
@@ -50,6 +50,9 @@ type App struct {
 	// Place describes the cluster for programs; the error wraps fs.ErrNotExist
 	// when there is none.
 	Place func(context.Context) (*Place, error)
+	// Prune removes the images and programs of earlier sources, and returns how
+	// many bytes that freed.
+	Prune func(context.Context, *progress.Reporter) (freed int64, err error)
 	// ServeGate lets programs outside of the seal reach the API server, until
 	// ctx ends.
 	ServeGate func(context.Context) error
@@ -62,7 +65,7 @@ type App struct {
 	started        bool
 }
 
-// Layer is one part of the environment. Up and Down may be repeated, and cope
+// Layer is one part of the place. Up and Down may be repeated, and cope
 // with whatever an earlier one that was killed left behind.
 type Layer interface {
 	// Name is what a person calls it: "node image", "cluster".

@@ -335,7 +335,7 @@ func (a *App) cleanupCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "cleanup", Short: "Remove what a killed run left in the cluster", Args: cobra.NoArgs,
-		Long: "Remove every object that a run has written into its ledger and did not remove itself,\nbecause it was killed. The environment stays; `stockade down` removes that.",
+		Long: "Remove every object that a run has written into its ledger and did not remove itself,\nbecause it was killed. The place stays; `stockade down` removes that.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {

@@ -157,8 +157,29 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	})
 }
 
+// harmless refuses attacks that load the cluster or kill in it, unless the
+// descriptor says that nobody misses it.
+func (f *field) harmless(scenarios []*suite.Scenario) error {
+	if f.Disruptive {
+		return nil
+	}
+	var loud []string
+	for _, s := range scenarios {
+		if s.Exclusive || s.MayKill {
+			loud = append(loud, s.ID)
+		}
+	}
+	if loud != nil {
+		return usage("the target's descriptor does not allow attacks that load or kill (disruptive): name scenarios without %s", strings.Join(loud, ", "))
+	}
+	return nil
+}
+
 // execute adds to the options what is the same for every target.
 func (f *field) execute(ctx context.Context, o runner.Options) (*runner.Run, error) {
+	if err := f.harmless(o.Scenarios); err != nil {
+		return nil, err
+	}
 	engine, err := f.m.engine(nil)
 	if err != nil {
 		return nil, err
@@ -214,6 +235,9 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		return nil, nil, err
 	}
 	defer f.rng.Close()
+	if !f.Disruptive {
+		return nil, nil, usage("proving weakens what protects the cluster, and the target's descriptor does not allow that (disruptive)")
+	}
 	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
 	picked, unfelt := prove.List(own, f.Features)
 	for _, id := range slices.Sorted(maps.Keys(unfelt)) {

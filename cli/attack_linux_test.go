@@ -8,7 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
@@ -48,4 +51,20 @@ func TestAStandInIsBesideTheServerThatItLooksLike(t *testing.T) {
 		assert.Equal(t, want, routerOf(target), name)
 	}
 	assert.NotEmpty(t, routerOf(targets[kodeGopherShared]))
+}
+
+func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {
+	quiet, loud, fatal := &suite.Scenario{ID: "a.quiet"}, &suite.Scenario{ID: "b.loud", Exclusive: true}, &suite.Scenario{ID: "c.fatal", MayKill: true}
+	f := &field{Descriptor: &descriptor.Descriptor{}}
+	assert.NoError(t, f.harmless([]*suite.Scenario{quiet}))
+	for _, s := range []*suite.Scenario{loud, fatal} {
+		_, err := f.execute(t.Context(), runner.Options{Scenarios: []*suite.Scenario{quiet, s}})
+		var e *exit
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, verdict.ExitUsage, e.code)
+		assert.ErrorContains(t, err, s.ID)
+		assert.NotContains(t, err.Error(), quiet.ID)
+	}
+	f.Disruptive = true
+	assert.NoError(t, f.harmless([]*suite.Scenario{quiet, loud, fatal}))
 }

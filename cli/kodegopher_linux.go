@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/progress"
@@ -55,7 +56,7 @@ func makeCallers(path string) error {
 	for _, name := range callerNames {
 		tokens[name] = rand.Text()
 	}
-	err := writeMode(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(tokens) })
+	err := atomicfile.WriteFunc(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(tokens) })
 	if err != nil {
 		return fmt.Errorf("making the callers' tokens: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // locked calls f while this process is the only one that changes the
-// environment. The kernel gives the lock up when the process dies, however it
+// place. The kernel gives the lock up when the process dies, however it
 // does, so there is no stale lock.
 func (a *App) locked(f func() error) (err error) {
 	if err := os.MkdirAll(a.runDir(), 0o700); err != nil {

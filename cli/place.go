@@ -98,7 +98,7 @@ digest of all that went into it, so that a second call takes seconds, and one
 that was interrupted goes on where it stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if pulumi {
-				// No root, no kernel feature, and nothing of the environment.
+				// No root, no kernel feature, and nothing of the place.
 				return a.buildPulumi(cmd.Context())
 			}
 			return a.locked(func() error {
@@ -110,7 +110,32 @@ that was interrupted goes on where it stopped.`,
 		},
 	}
 	build.Flags().BoolVar(&pulumi, "pulumi", false, "build Pulumi's engine and its Kubernetes provider, and nothing else")
-	cmd.AddCommand(build)
+	cmd.AddCommand(build, a.pruneCmd())
+	return cmd
+}
+
+func (a *App) pruneCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Remove what earlier sources have built", Args: cobra.NoArgs,
+		Long: `Remove programs and images that were built from other sources than those of this
+checkout, and say how much that freed. Nothing does so by itself: another checkout with
+the same STOCKADE_HOME may still use them, and would have to build them again.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.locked(func() error {
+				freed, err := a.Prune(cmd.Context(), a.progress())
+				if err != nil {
+					return fmt.Errorf("removing old images: %w", err)
+				}
+				if asJSON {
+					return writeJSON(a.Stdout, map[string]int64{"freedBytes": freed})
+				}
+				_, err = fmt.Fprintf(a.Stdout, "%d MiB freed\n", freed>>20)
+				return err
+			})
+		},
+	}
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -231,7 +256,7 @@ secret. Exit code 3 means that there is no cluster.`,
 func (a *App) statusCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "status", Short: "Say what of the environment stands", Args: cobra.NoArgs,
+		Use: "status", Short: "Say what of the place stands", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			inside, err := a.Seal.Inside()
@@ -313,7 +338,7 @@ func (a *App) execCmd() *cobra.Command {
 func (a *App) downCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "down", Short: "Remove the cluster, the range, the engine and the seal", Args: cobra.NoArgs,
-		Long: "Remove everything that `stockade up` made, in the opposite order, whatever state it\nis in. Images and reports are kept: they lie under STOCKADE_HOME and can be deleted\nby hand.",
+		Long: "Remove everything that `stockade up` made, in the opposite order, whatever state it\nis in. Images and reports are kept under STOCKADE_HOME, and can be deleted by hand;\n`stockade images prune` removes images that nothing here needs any more.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.locked(func() error {
 				rep := a.progress()

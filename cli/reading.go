@@ -113,7 +113,7 @@ func (a *App) words() []string {
 	for _, c := range a.claims() {
 		out = append(out, c.ID+"\t"+c.Title)
 	}
-	return out
+	return append(out, a.Registry.Mutants()...)
 }
 
 func (a *App) listCmd() *cobra.Command {
@@ -191,7 +191,7 @@ func (a *App) showCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Explain a scenario, a claim or a mutant", Args: cobra.ExactArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return append(a.words(), a.Registry.Mutants()...), cobra.ShellCompDirectiveNoFileComp
+			return a.words(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			id := args[0]

@@ -49,7 +49,7 @@ All files lie under STOCKADE_HOME (default: stockade in the user's cache folder)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.PersistentFlags().BoolVarP(&a.quiet, "quiet", "q", false, "no progress on stderr")
-	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the evidence too")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the evidence in reports too")
 	root.AddGroup(
 		&cobra.Group{ID: groupPlace, Title: "The place:"},
 		&cobra.Group{ID: groupAttack, Title: "The attack:"},

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 )
 
 // Reports are kept under names that sort by time.
@@ -88,22 +89,8 @@ func (a *App) kept() ([]string, error) {
 // writeFile writes a file as a whole or not at all: half a report could pass
 // for a shorter one.
 func writeFile(path string, write func(io.Writer) error) error {
-	return writeMode(path, 0o644, write)
-}
-
-// writeMode does so with the permissions that the file is to have.
-func writeMode(path string, mode os.FileMode, write func(io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+	if err := atomicfile.WriteFunc(path, 0o644, write); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(tmp.Name()))
-		}
-	}()
-	if err := errors.Join(write(tmp), tmp.Chmod(mode), tmp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
+	return nil
 }

@@ -69,6 +69,9 @@ func Main(args []string) int {
 	app.Home = home
 	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate
 	app.Pulumi = pulumi{m}
+	app.Prune = func(ctx context.Context, rep *progress.Reporter) (int64, error) {
+		return node.Prune(ctx, m.images(rep))
+	}
 	app.Layers = m.layers()
 	return app.Run(ctx, args)
 }
@@ -402,8 +405,7 @@ func (l clusterLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporte
 	if o.CiliumDir, err = node.ModuleDir(ctx, l.m.images(nil), "cilium", "github.com/cilium/cilium"); err != nil {
 		return err
 	}
-	_, err = kind.Up(ctx, o, images, rep)
-	return err
+	return kind.Up(ctx, o, images, rep)
 }
 
 func (l clusterLayer) Status(ctx context.Context) (State, error) {

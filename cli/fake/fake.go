@@ -63,6 +63,12 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 			}
 			return &cli.Place{Name: "made-up", UID: "u-1", Healthy: true, Nodes: []string{"n1", "n2"}, Kubeconfig: "made: up", Seal: "made-up"}, nil
 		},
+		Prune: func(context.Context, *progress.Reporter) (int64, error) {
+			if getenv("FAKE_UP") == "images" {
+				return 0, errors.New("no space left")
+			}
+			return 12 << 20, nil
+		},
 		ServeGate: func(context.Context) error { return nil },
 		Pulumi:    engine{getenv},
 		ServeRange: func(_ context.Context, conf rangehost.Config, ready func(rangehost.Ready)) error {

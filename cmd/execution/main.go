@@ -10,12 +10,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,16 +24,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/stockade-dev/stockade/workloads/execution"
+	"github.com/stockade-dev/stockade/workloads/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "execution:", err)
-		os.Exit(1)
-	}
+	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stderr) }))
 }
 
 // The server's waits. endTimeout is longer than a run's Pod may take to be
@@ -47,17 +41,30 @@ const (
 	sweepEvery    = time.Minute
 )
 
-func run(ctx context.Context, args []string) error {
-	f := flag.NewFlagSet("execution", flag.ContinueOnError)
-	namespace := f.String("namespace", "", "the `namespace` of the runs")
-	file := f.String("template", "", "the `file` with the PodTemplate of the runs")
-	listen := f.String("listen", ":8080", "the `address` to serve on")
-	start := f.Duration("start", time.Minute, "the `time` that the Pod of a run may take to start")
-	limit := f.Duration("run", 10*time.Second, "the `time` that a program may run")
-	if err := f.Parse(args); err != nil {
-		return err
+// run is main without the process around it: 0 served and stopped, 1 failed,
+// 2 usage.
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	o := execution.Options{Timeouts: execution.Timeouts{Remove: removeTimeout}}
+	var file, listen string
+	fs := flag.NewFlagSet("execution", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.StringVar(&o.Namespace, "namespace", "", "the `namespace` of the runs")
+	fs.StringVar(&file, "template", "", "the `file` with the PodTemplate of the runs")
+	fs.StringVar(&listen, "listen", ":8080", "the `address` to serve on")
+	fs.DurationVar(&o.Timeouts.Start, "start", time.Minute, "the `time` that the Pod of a run may take to start")
+	fs.DurationVar(&o.Timeouts.Run, "run", 10*time.Second, "the `time` that a program may run")
+	if program.Parse(fs, args) != nil {
+		return program.Usage
 	}
-	template, err := read(*file)
+	if err := start(ctx, listen, file, o, slog.New(slog.NewJSONHandler(stderr, nil))); err != nil {
+		_, _ = fmt.Fprintln(stderr, "execution:", err)
+		return program.Failed
+	}
+	return program.Served
+}
+
+func start(ctx context.Context, listen, file string, o execution.Options, log *slog.Logger) error {
+	template, err := read(file)
 	if err != nil {
 		return err
 	}
@@ -72,16 +79,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("making the client: %w", err)
 	}
-	service, err := execution.New(execution.Options{
-		Client: client, Exec: execution.OverAPI(config, client), Namespace: *namespace, Template: template,
-		Timeouts: execution.Timeouts{Start: *start, Run: *limit, Remove: removeTimeout},
-	})
+	o.Client, o.Exec, o.Template = client, execution.OverAPI(config, client), template
+	service, err := execution.New(o)
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return serve(ctx, *listen, *start+*limit+endTimeout, service.Handler(log)) })
+	g.Go(func() error {
+		return serve(ctx, listen, o.Timeouts.Start+o.Timeouts.Run+endTimeout, service.Handler(log))
+	})
 	g.Go(func() error {
 		every(ctx, sweepEvery, func() {
 			if err := service.Sweep(ctx); err != nil && ctx.Err() == nil {

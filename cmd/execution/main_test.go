@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/http"
@@ -16,8 +17,19 @@ import (
 )
 
 func TestTheServiceDoesNotStartWithoutATemplate(t *testing.T) {
-	assert.ErrorContains(t, run(t.Context(), []string{"--namespace", "x", "--template", "/nowhere"}), "reading the template of runs")
-	assert.Error(t, run(t.Context(), []string{"--nothing"}))
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--namespace", "x", "--template", "/nowhere"}, 1, "reading the template of runs"},
+		{[]string{"--nothing"}, 2, "nothing"},
+		{[]string{"nothing", "--namespace", "x"}, 2, "is no flag"},
+	} {
+		var stderr bytes.Buffer
+		assert.Equal(t, c.code, run(t.Context(), c.args, &stderr), "%v", c.args)
+		assert.Contains(t, stderr.String(), c.says)
+	}
 	odd := filepath.Join(t.TempDir(), "t.yaml")
 	require.NoError(t, os.WriteFile(odd, []byte("kind: PodTemplate\ntemplate: {specs: {}}\n"), 0o600))
 	_, err := read(odd)

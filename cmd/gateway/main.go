@@ -13,9 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -27,14 +25,12 @@ import (
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
 	"github.com/stockade-dev/stockade/workloads/gateway/serve"
 	"github.com/stockade-dev/stockade/workloads/metadata"
+	"github.com/stockade-dev/stockade/workloads/program"
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }))
 }
 
 // settings are the flags, each of which has an environment variable so that a
@@ -81,15 +77,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`path` of the signer's keys, instead of asking for them")
 	text(&s.emails, "allow-emails", "ALLOW_EMAILS", "", "`addresses` that may sign in, by comma")
 	text(&s.domains, "allow-domains", "ALLOW_DOMAINS", "", "Workspace `domains` whose members may sign in, by comma")
-	if err := fs.Parse(args); err != nil {
-		return nil, err
-	}
-	if fs.NArg() > 0 {
-		err := fmt.Errorf("%q is no flag; see gateway -h", fs.Arg(0))
-		_, _ = fmt.Fprintln(stderr, "gateway:", err)
-		return nil, err
-	}
-	return s, nil
+	return s, program.Parse(fs, args)
 }
 
 // run is main without the process around it: 0 served and stopped, 1 failed,
@@ -97,14 +85,14 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 func run(ctx context.Context, args []string, stdin io.ReadCloser, stdout io.WriteCloser, stderr io.Writer) int {
 	s, err := parse(args, stderr)
 	if err != nil {
-		return 2
+		return program.Usage
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, nil))
 	if err := s.start(ctx, stdin, stdout, log); err != nil {
 		_, _ = fmt.Fprintln(stderr, "gateway:", err)
-		return 1
+		return program.Failed
 	}
-	return 0
+	return program.Served
 }
 
 func (s *settings) start(ctx context.Context, stdin io.ReadCloser, stdout io.WriteCloser, log *slog.Logger) error {

@@ -11,19 +11,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/stockade-dev/stockade/workloads/gateway/serve"
 	"github.com/stockade-dev/stockade/workloads/metadata"
+	"github.com/stockade-dev/stockade/workloads/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stderr) }))
 }
 
 // run is main without the process around it: 0 served and stopped, 1 failed,
@@ -40,12 +36,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	fs.DurationVar(&o.Grace, "grace", 0, "how long a run's identity outlives it, for what a program sent last to arrive")
 	fs.StringVar(&scopes, "scopes", "https://www.googleapis.com/auth/cloud-platform", "scopes of the tokens, by comma")
 	fs.StringVar(&source, "source", "iam", "where tokens come from: iam (Google's IAM Credentials API) or random (tokens that mean nothing to Google, for a cluster without it)")
-	if err := fs.Parse(args); err != nil {
-		return 2
-	}
-	if fs.NArg() > 0 {
-		_, _ = fmt.Fprintf(stderr, "metadata: %q is no flag; see metadata -h\n", fs.Arg(0))
-		return 2
+	if program.Parse(fs, args) != nil {
+		return program.Usage
 	}
 	o.Scopes = strings.FieldsFunc(scopes, func(r rune) bool { return r == ',' })
 	switch source {
@@ -55,7 +47,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		o.Source = metadata.Random{}
 	default:
 		_, _ = fmt.Fprintf(stderr, "metadata: -source %q is neither iam nor random\n", source)
-		return 2
+		return program.Usage
 	}
 	s, err := metadata.New(o)
 	if err == nil {
@@ -65,7 +57,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "metadata:", err)
-		return 1
+		return program.Failed
 	}
-	return 0
+	return program.Served
 }

@@ -10,21 +10,17 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"k8s.io/client-go/dynamic"
 
 	"github.com/stockade-dev/stockade/workloads/gateway/serve"
+	"github.com/stockade-dev/stockade/workloads/program"
 	"github.com/stockade-dev/stockade/workloads/router"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stderr) }))
 }
 
 // run is main without the process around it: 0 served and stopped, 1 failed,
@@ -38,19 +34,15 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	fs.StringVar(&namespaces, "namespaces", os.Getenv("POD_NAMESPACE"), "`names` of the sandboxes' namespaces, by comma; the first is meant when a caller names none")
 	fs.IntVar(&o.Port, "port", 8888, "the sandboxes' server port")
 	fs.StringVar(&kubeconfig, "kubeconfig", "", "`path` of a kubeconfig; empty inside of a cluster")
-	if err := fs.Parse(args); err != nil {
-		return 2
-	}
-	if fs.NArg() > 0 {
-		_, _ = fmt.Fprintf(stderr, "router: %q is no flag; see router -h\n", fs.Arg(0))
-		return 2
+	if program.Parse(fs, args) != nil {
+		return program.Usage
 	}
 	o.Namespaces = strings.FieldsFunc(namespaces, func(r rune) bool { return r == ',' })
 	if err := start(ctx, listen, kubeconfig, o); err != nil {
 		_, _ = fmt.Fprintln(stderr, "router:", err)
-		return 1
+		return program.Failed
 	}
-	return 0
+	return program.Served
 }
 
 func start(ctx context.Context, listen, kubeconfig string, o router.Options) error {

@@ -13,22 +13,18 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/workloads/program"
 	"github.com/stockade-dev/stockade/workloads/runner"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stderr) }))
 }
 
 // run is main without the process around it: 0 served and stopped, 1 failed,
@@ -49,12 +45,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	fs.Uint64Var(&fileSize, "max-file", 128<<20, "largest file that a program may write, in `bytes`")
 	fs.DurationVar(&o.Timeouts.Build, "build-timeout", 90*time.Second, "longest build")
 	fs.DurationVar(&o.Timeouts.Run, "run-timeout", 30*time.Second, "longest run of a program that asks for no time of its own")
-	if err := fs.Parse(args); err != nil {
-		return 2
-	}
-	if fs.NArg() > 0 {
-		_, _ = fmt.Fprintf(stderr, "runner: %q is no flag; see runner -h\n", fs.Arg(0))
-		return 2
+	if program.Parse(fs, args) != nil {
+		return program.Usage
 	}
 	for _, name := range strings.Split(env, ",") {
 		if value, ok := os.LookupEnv(name); ok {
@@ -63,9 +55,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	if err := serve(ctx, listen, fileSize, o); err != nil {
 		_, _ = fmt.Fprintln(stderr, "runner:", err)
-		return 1
+		return program.Failed
 	}
-	return 0
+	return program.Served
 }
 
 func serve(ctx context.Context, listen string, fileSize uint64, o runner.Options) error {

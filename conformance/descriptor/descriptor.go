@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 )
 
 // What stands in a descriptor's apiVersion and kind.
@@ -56,7 +56,8 @@ type Descriptor struct {
 	// and not found is a breach; one that is not claimed and not found makes
 	// its scenarios NotApplicable.
 	Features []suite.Feature `json:"features"`
-	// Disruptive allows attacks that load or kill: throw-away clusters only.
+	// Disruptive allows attacks that load or kill, and proofs, which weaken what
+	// protects the cluster: throw-away clusters only.
 	Disruptive bool `json:"disruptive"`
 	// Substrate names versions; DiffersFromGKE says what is not as there.
 	Substrate      map[string]string `json:"substrate,omitempty"`
@@ -144,16 +145,8 @@ func (d Descriptor) Write(path string) error {
 	if err != nil {
 		return fmt.Errorf("writing the target's descriptor: %w", err)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".target-*")
-	if err != nil {
+	if err := atomicfile.Write(path, append(doc, '\n'), 0o600); err != nil {
 		return fmt.Errorf("writing the target's descriptor: %w", err)
-	}
-	_, err = tmp.Write(append(doc, '\n'))
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the target's descriptor: %w", errors.Join(err, os.Remove(tmp.Name())))
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func Checks() []Check {
 			return judgeSize("available", f.MemoryAvailable, memoryNeeded, memoryWanted, "close other programs, or use a larger machine")
 		}},
 		{"disk", func(f Facts) Finding {
-			return judgeSize("free at "+f.Home, f.DiskFree, diskNeeded, diskWanted, "free some space, or set STOCKADE_HOME to a larger disk")
+			return judgeSize("free at "+f.Home, f.DiskFree, diskNeeded, diskWanted, "free some space (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk")
 		}},
 		{"other Docker engine", func(f Facts) Finding {
 			if f.DockerSocket {
@@ -198,17 +198,6 @@ func Judge(f Facts) []Finding {
 		findings = append(findings, finding)
 	}
 	return findings
-}
-
-// Worst is the worst level among findings; OK when there are none.
-func Worst(findings []Finding) Level {
-	worst := OK
-	for _, f := range findings {
-		if f.Level == Fail || f.Level == Warn && worst == OK {
-			worst = f.Level
-		}
-	}
-	return worst
 }
 
 func judgeFeatures(f Facts) Finding {

@@ -156,29 +156,24 @@ func waitNodes(ctx context.Context, client *kube.Client) error {
 	}
 }
 
-// NodeStatus is a node as `stockade status` shows it.
+// NodeStatus is a node as it is.
 type NodeStatus struct {
-	Name      string   `json:"name"`
-	Ready     bool     `json:"ready"`
-	Addresses []string `json:"addresses"`
-	PodCIDRs  []string `json:"podCIDRs"`
-	// Sandboxes says that the node is for gVisor Pods.
-	Sandboxes bool   `json:"sandboxes"`
-	Kubelet   string `json:"kubelet"`
-	Runtime   string `json:"runtime"`
+	Name  string
+	Ready bool
+	// Kubelet is its version.
+	Kubelet string
 }
 
-// Status is the state of the cluster as `stockade status` shows it.
+// Status is the state of the cluster.
 type Status struct {
 	// Exists says that a cluster has been made and not removed.
-	Exists   bool     `json:"exists"`
-	Identity Identity `json:"identity"`
+	Exists   bool
+	Identity Identity
 	// Healthy says that nodes and system Pods are ready; Reason says what is
 	// not.
-	Healthy    bool         `json:"healthy"`
-	Reason     string       `json:"reason,omitempty"`
-	Kubeconfig string       `json:"kubeconfig,omitempty"`
-	Nodes      []NodeStatus `json:"nodes,omitempty"`
+	Healthy bool
+	Reason  string
+	Nodes   []NodeStatus
 }
 
 // GetStatus looks and changes nothing. Outside the seal the API server cannot
@@ -192,7 +187,7 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Status{}, nil
 	}
-	s := Status{Exists: true, Identity: id, Kubeconfig: o.KubeconfigPath()}
+	s := Status{Exists: true, Identity: id}
 	if inside, insideErr := o.Engine.Inside(); err == nil && insideErr == nil && !inside {
 		s.Reason = "this process is outside the seal"
 		return s, nil
@@ -217,28 +212,13 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 		return s, nil // the reason is known
 	}
 	for _, n := range list.Items {
-		status := nodeStatus(n)
-		status.Ready = status.Ready && slices.Contains(running, n.Name)
-		s.Nodes = append(s.Nodes, status)
+		s.Nodes = append(s.Nodes, NodeStatus{
+			Name:    n.Name,
+			Ready:   unready([]corev1.Node{n}) == "" && slices.Contains(running, n.Name),
+			Kubelet: n.Status.NodeInfo.KubeletVersion,
+		})
 	}
 	return s, nil
-}
-
-func nodeStatus(n corev1.Node) NodeStatus {
-	s := NodeStatus{
-		Name:      n.Name,
-		Ready:     unready([]corev1.Node{n}) == "",
-		PodCIDRs:  n.Spec.PodCIDRs,
-		Sandboxes: n.Labels[SandboxKey] == SandboxValue,
-		Kubelet:   n.Status.NodeInfo.KubeletVersion,
-		Runtime:   n.Status.NodeInfo.ContainerRuntimeVersion,
-	}
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			s.Addresses = append(s.Addresses, a.Address)
-		}
-	}
-	return s
 }
 
 // lastLines returns the last n lines of s.

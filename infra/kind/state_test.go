@@ -47,15 +47,8 @@ func TestWithoutARecordNothingIsConfirmed(t *testing.T) {
 
 func aNode(name string, ready corev1.ConditionStatus) corev1.Node {
 	return corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{SandboxKey: SandboxValue}},
-		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24"}},
-		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
-			Addresses: []corev1.NodeAddress{
-				{Type: corev1.NodeHostName, Address: name},
-				{Type: corev1.NodeInternalIP, Address: "172.30.0.2"},
-			},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 	}
 }
 
@@ -63,11 +56,6 @@ func TestOneNodeThatIsNotReadyIsEnough(t *testing.T) {
 	assert.Empty(t, unready([]corev1.Node{aNode("a", corev1.ConditionTrue)}))
 	assert.Equal(t, "node b is not ready", unready([]corev1.Node{aNode("a", corev1.ConditionTrue), aNode("b", corev1.ConditionUnknown)}))
 	assert.Equal(t, "there is no node", unready(nil))
-}
-
-func TestStatusShowsWhatANodeIsFor(t *testing.T) {
-	got := nodeStatus(aNode("a", corev1.ConditionTrue))
-	assert.Equal(t, NodeStatus{Name: "a", Ready: true, Addresses: []string{"172.30.0.2"}, PodCIDRs: []string{"10.244.1.0/24"}, Sandboxes: true}, got)
 }
 
 func TestAPodWithoutConditionsIsNotReady(t *testing.T) {

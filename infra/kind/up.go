@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	kindexec "sigs.k8s.io/kind/pkg/exec"
 
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/node/engine"
@@ -46,8 +47,6 @@ type Options struct {
 	// CiliumDir is the folder of the module github.com/cilium/cilium (see
 	// node.ModuleDir), which the definitions are read from.
 	CiliumDir string
-	// Retain keeps the nodes of a cluster that did not come up, for a look.
-	Retain bool
 	// Timeouts bound every wait; zero fields take their defaults.
 	Timeouts Timeouts
 }
@@ -84,50 +83,42 @@ func (o Options) KubeconfigPath() string { return filepath.Join(o.Home, "run", "
 
 func (o Options) identityPath() string { return filepath.Join(o.Home, "run", "cluster.json") }
 
-// Cluster is a running cluster.
-type Cluster struct {
-	Identity
-	Kubeconfig string `json:"kubeconfig"`
-	// Reused says that the cluster was there already.
-	Reused bool `json:"reused"`
-}
-
 // Up makes the cluster, or finds the healthy one that is there already. One
 // that is broken, half made or made from other inputs is replaced.
 //
 // Errors: the process is not inside the seal, the seal is open, or a phase
 // failed; the error has the phase's own words.
-func Up(ctx context.Context, o Options, images node.Images, rep *progress.Reporter) (*Cluster, error) {
+func Up(ctx context.Context, o Options, images node.Images, rep *progress.Reporter) error {
 	o, err := o.orDefaults()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	inside, err := o.Engine.Inside()
 	if err != nil {
-		return nil, fmt.Errorf("making the cluster: %w", err)
+		return fmt.Errorf("making the cluster: %w", err)
 	}
 	if !inside {
-		return nil, errors.New("making the cluster: this process is not inside the seal; call Engine.Enter first")
+		return errors.New("making the cluster: this process is not inside the seal; call Engine.Enter first")
 	}
 	if err := o.Engine.Start(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.Engine.Setenv(); err != nil {
-		return nil, err
+		return err
 	}
 	host, err := DetectHost()
 	if err != nil {
-		return nil, fmt.Errorf("making the cluster: %w", err)
+		return fmt.Errorf("making the cluster: %w", err)
 	}
 	system, err := systemObjects(host, o.CiliumDir)
 	if err != nil {
-		return nil, fmt.Errorf("making the cluster: %w", err)
+		return fmt.Errorf("making the cluster: %w", err)
 	}
 	filesDir := filepath.Join(o.Home, "run", "node-files")
 	config := Config(host, o.Name, images.NodeTag, images.Repository, filesDir)
 	inputs, err := digest(config, NodeFiles(host), system)
 	if err != nil {
-		return nil, fmt.Errorf("making the cluster: %w", err)
+		return fmt.Errorf("making the cluster: %w", err)
 	}
 
 	id, err := o.healthy(ctx, inputs)
@@ -139,32 +130,32 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 		rep.Note("replacing cluster %s: %v", o.Name, err)
 	}
 	if err := o.remove(ctx); err != nil {
-		return nil, fmt.Errorf("removing a broken cluster: %w", err)
+		return fmt.Errorf("removing a broken cluster: %w", err)
 	}
 	if err := o.Engine.EnsureNetwork(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.loadNodeImage(ctx, images, rep); err != nil {
-		return nil, err
+		return err
 	}
 	if err := writeFiles(filesDir, NodeFiles(host)); err != nil {
-		return nil, err
+		return err
 	}
 	provider, err := o.create(config, rep)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c, err := o.furnish(ctx, provider, images, system, inputs, rep)
-	if err != nil && !o.Retain {
+	err = o.furnish(ctx, provider, images, system, inputs, rep)
+	if err != nil {
 		// Whoever comes next must not take half a cluster for a whole one.
 		err = errors.Join(err, o.remove(context.WithoutCancel(ctx)))
 	}
-	return c, err
+	return err
 }
 
 // refresh imports into a healthy cluster what has changed since: our own
 // programs do so often, and each has an archive named after its content.
-func (o Options) refresh(ctx context.Context, id Identity, archives []string, rep *progress.Reporter) (*Cluster, error) {
+func (o Options) refresh(ctx context.Context, id Identity, archives []string, rep *progress.Reporter) error {
 	var missing []string
 	for _, a := range archives {
 		if !slices.Contains(id.Archives, filepath.Base(a)) {
@@ -174,22 +165,20 @@ func (o Options) refresh(ctx context.Context, id Identity, archives []string, re
 	if len(missing) > 0 {
 		members, err := cluster.NewProvider(cluster.ProviderWithDocker()).ListInternalNodes(o.Name)
 		if err != nil {
-			return nil, fmt.Errorf("listing the nodes: %w", err)
+			return fmt.Errorf("listing the nodes: %w", err)
 		}
 		digests, err := importImages(ctx, members, missing, rep)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		id.Archives = baseNames(archives)
 		if id.Digests == nil {
 			id.Digests = map[string]string{}
 		}
 		maps.Copy(id.Digests, digests)
-		if err := id.write(o.identityPath()); err != nil {
-			return nil, err
-		}
+		return id.write(o.identityPath())
 	}
-	return &Cluster{Identity: id, Kubeconfig: o.KubeconfigPath(), Reused: true}, nil
+	return nil
 }
 
 func baseNames(paths []string) []string {
@@ -208,7 +197,6 @@ func (o Options) create(config *clusterConfig, rep *progress.Reporter) (_ *clust
 	provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(log))
 	err = provider.Create(o.Name,
 		cluster.CreateWithV1Alpha4Config(config),
-		cluster.CreateWithRetain(o.Retain),
 		cluster.CreateWithKubeconfigPath(o.KubeconfigPath()),
 		cluster.CreateWithDisplayUsage(false),
 		cluster.CreateWithDisplaySalutation(false))
@@ -225,66 +213,56 @@ func (o Options) create(config *clusterConfig, rep *progress.Reporter) (_ *clust
 // furnish turns kind's bare cluster into one that Pods can run in.
 func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images node.Images,
 	system []*unstructured.Unstructured, inputs string, rep *progress.Reporter,
-) (*Cluster, error) {
+) error {
 	members, err := provider.ListInternalNodes(o.Name)
 	if err != nil {
-		return nil, fmt.Errorf("listing the nodes: %w", err)
+		return fmt.Errorf("listing the nodes: %w", err)
 	}
 	names := make([]string, 0, len(members))
 	var apiHost string
 	for _, n := range members {
 		names = append(names, n.String())
 		if role, err := n.Role(); err != nil {
-			return nil, fmt.Errorf("listing the nodes: %w", err)
+			return fmt.Errorf("listing the nodes: %w", err)
 		} else if role == "control-plane" {
 			if apiHost, _, err = n.IP(); err != nil {
-				return nil, fmt.Errorf("finding the control plane's address: %w", err)
+				return fmt.Errorf("finding the control plane's address: %w", err)
 			}
 		}
 	}
 	// kind lets Docker boot the nodes again after a reboot; with new addresses
 	// and without the seal's network they would only come up broken.
 	if _, err := o.Engine.Docker(ctx, append([]string{"update", "--restart=no"}, names...)...); err != nil {
-		return nil, err
+		return err
 	}
 	if err := o.writeKubeconfig(provider, apiHost); err != nil {
-		return nil, err
+		return err
 	}
 	client, err := kube.New(o.KubeconfigPath())
 	if err != nil {
-		return nil, err
+		return err
 	}
 
 	// Importing images and starting the network have nothing to do with each
-	// other, when the node image carries the system's images.
+	// other: the node image carries the system's images.
 	ctx, cancel := context.WithTimeout(ctx, o.Timeouts.Network)
 	defer cancel()
 	g, gctx := errgroup.WithContext(ctx)
-	imported := make(chan struct{})
 	var digests map[string]string
 	g.Go(func() (err error) {
-		defer close(imported)
 		digests, err = importImages(gctx, members, images.Archives, rep)
 		return err
 	})
-	g.Go(func() error {
-		if !images.Preloaded {
-			<-imported
-		}
-		return startNetwork(gctx, client, system, apiHost, rep)
-	})
+	g.Go(func() error { return startNetwork(gctx, client, system, apiHost, rep) })
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return err
 	}
 	id, err := identify(ctx, client, o.Name, inputs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	id.Archives, id.Digests = baseNames(images.Archives), digests
-	if err := id.write(o.identityPath()); err != nil {
-		return nil, err
-	}
-	return &Cluster{Identity: id, Kubeconfig: o.KubeconfigPath()}, nil
+	return id.write(o.identityPath())
 }
 
 // startNetwork installs Cilium and the runtime class, and waits until Pods can
@@ -548,7 +526,7 @@ func (i Identity) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("recording the cluster's identity: %w", err)
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	if err := atomicfile.Write(path, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("recording the cluster's identity: %w", err)
 	}
 	return nil

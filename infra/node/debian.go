@@ -136,7 +136,7 @@ func (b *builder) buildDebian(ctx context.Context, trees ...debianTree) error {
 	if err := checkSpace(b.Home, "making the Debian file systems", 2*gib); err != nil {
 		return err
 	}
-	mirror, err := b.mirror()
+	mirror, err := hostMirror(os.DirFS("/etc/apt"))
 	if err != nil {
 		return err
 	}
@@ -228,14 +228,6 @@ func (b *builder) namespaced(script string, env ...string) command {
 // debianMirror is where packages come from.
 type debianMirror struct{ URI, Keyring string }
 
-// mirror returns the configured mirror, else the one the host's apt uses.
-func (b *builder) mirror() (debianMirror, error) {
-	if b.Mirror != "" {
-		return debianMirror{URI: b.Mirror}, nil
-	}
-	return hostMirror(os.DirFS("/etc/apt"))
-}
-
 // hostMirror finds the mirror of our suite in apt's configuration, which has
 // an old format (one line) and a new one (stanzas).
 func hostMirror(apt fs.FS) (debianMirror, error) {
@@ -260,7 +252,7 @@ func hostMirror(apt fs.FS) (debianMirror, error) {
 			return m, nil
 		}
 	}
-	return debianMirror{}, fmt.Errorf("finding a Debian mirror: this host's apt has none for %q; set Options.Mirror to one", debianSuite)
+	return debianMirror{}, fmt.Errorf("finding a Debian mirror: this host's apt has none for the suite %q; add one, as a file in /etc/apt/sources.list.d", debianSuite)
 }
 
 func parseOneLine(text []byte) (debianMirror, bool) {

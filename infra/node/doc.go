@@ -5,7 +5,7 @@
 // images inside the cluster. No image registry and no running Docker engine is
 // needed, only the Go module proxy and a Debian mirror.
 //
-// Build is the one entry point. Its results lie under STOCKADE_HOME:
+// Build is the entry point. Its results lie under STOCKADE_HOME:
 //
 //	bin/<component>-<key>/       programs, one folder a component
 //	images/debian/<tree>-<key>.tar   Debian file systems, as image layers

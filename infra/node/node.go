@@ -26,12 +26,9 @@ type Images struct {
 	NodeArchive string
 
 	// Archives are docker archives that have to be imported into every node,
-	// in namespace k8s.io, before Pods can use them: the programs and, unless
-	// the node image carries them already, all other images.
+	// in namespace k8s.io, before Pods can use them: our own programs. The node
+	// image carries all others.
 	Archives []string
-	// Preloaded reports whether the node image carries the images of Names,
-	// except the programs'.
-	Preloaded bool
 
 	// Names are the full names of all images inside the cluster, sorted.
 	Names []string
@@ -168,16 +165,14 @@ func (b *builder) clusterKey() string {
 	return k.sum()
 }
 
-// nodeKey is the key of the node image, which may carry the cluster's images.
+// nodeKey is the key of the node image, which carries the cluster's images.
 func (b *builder) nodeKey() string {
 	k := newHasher("node/1")
 	b.nodeImage().addTo(k, b.tc.Arch)
 	// For the files that are generated late.
 	k.add("kubeadm", b.components["kubernetes"].Key)
 	k.add("containerd", runtimeConfig)
-	if !b.NoPreload {
-		k.add("preload", b.clusterKey()+preloadScript)
-	}
+	k.add("preload", b.clusterKey()+preloadScript)
 	return k.sum()
 }
 
@@ -204,9 +199,6 @@ func (b *builder) allImages() []imageSpec {
 
 // result describes the cache's content, if all of it is there.
 func (b *builder) result() (Images, bool, error) {
-	if b.Registry != "" {
-		return b.published(), true, nil
-	}
 	cluster, ok := b.clusterArchive().load()
 	if !ok {
 		return Images{}, false, nil
@@ -217,13 +209,9 @@ func (b *builder) result() (Images, bool, error) {
 	images := Images{
 		NodeTag:     b.nodeTag(),
 		NodeArchive: b.nodeArchive().path,
-		Preloaded:   !b.NoPreload,
 		Names:       slices.Clone(cluster.Names),
 		Kubeadm:     cluster.Kubeadm,
 		Repository:  Repository,
-	}
-	if b.NoPreload {
-		images.Archives = append(images.Archives, b.clusterArchive().path)
 	}
 	for _, p := range b.programs {
 		a := b.programArchive(p)
@@ -235,14 +223,9 @@ func (b *builder) result() (Images, bool, error) {
 		images.Names = append(images.Names, r.Names...)
 	}
 	slices.Sort(images.Names)
-	b.addHost(&images)
-	return images, true, nil
-}
-
-// addHost fills in what does not depend on where the images come from.
-func (b *builder) addHost(images *Images) {
 	images.KubernetesVersion = b.components["kubernetes"].Version
 	images.tools = b.tools()
+	return images, true, nil
 }
 
 // tools are the paths of the components' programs, built or not.
@@ -269,25 +252,6 @@ func Tools(ctx context.Context, o Options) (map[string]string, error) {
 	return tools, nil
 }
 
-// published names the same images in a registry. Untested.
-func (b *builder) published() Images {
-	images := Images{
-		NodeTag:    fmt.Sprintf("%s/node:%s", b.Registry, b.components["kubernetes"].Version),
-		Repository: b.Registry,
-	}
-	for _, s := range b.clusterImages() {
-		if s.Name != "" {
-			images.Names = append(images.Names, b.Registry+s.Name[len(Repository):])
-		}
-	}
-	for _, p := range b.programs {
-		images.Names = append(images.Names, b.Registry+"/"+p.Image)
-	}
-	slices.Sort(images.Names)
-	b.addHost(&images)
-	return images
-}
-
 // build runs with the lock held.
 func (b *builder) build(ctx context.Context) (Images, error) {
 	if err := sweep(b.binDir(), b.imagesDir(), b.debianDir()); err != nil {
@@ -296,18 +260,12 @@ func (b *builder) build(ctx context.Context) (Images, error) {
 	// Trees wait for the network, components for the processor.
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return b.buildComponents(gctx, Components()) })
-	if b.Registry == "" {
-		g.Go(func() error {
-			return b.buildDebian(gctx, trees(b.allImages()...)...)
-		})
-	}
+	g.Go(func() error { return b.buildDebian(gctx, trees(b.allImages()...)...) })
 	if err := g.Wait(); err != nil {
 		return Images{}, err
 	}
-	if b.Registry == "" {
-		if err := b.buildImages(ctx); err != nil {
-			return Images{}, err
-		}
+	if err := b.buildImages(ctx); err != nil {
+		return Images{}, err
 	}
 	images, ok, err := b.result()
 	if err == nil && !ok {
@@ -405,13 +363,9 @@ func (b *builder) buildNodeArchive(ctx context.Context, work string) (err error)
 	if !ok {
 		return errors.New("assembling the node image: the cluster's images are gone; run the build again")
 	}
-	var preloaded []v1.Layer
-	if !b.NoPreload {
-		l, err := b.preload(ctx, work, b.clusterArchive().path)
-		if err != nil {
-			return err
-		}
-		preloaded = append(preloaded, l)
+	preloaded, err := b.preload(ctx, work, b.clusterArchive().path)
+	if err != nil {
+		return err
 	}
 	done := b.rep.Step("assembling the node image")
 	defer func() { done(fileSize(a.path), err) }()
@@ -425,7 +379,7 @@ func (b *builder) buildNodeArchive(ctx context.Context, work string) (err error)
 	s := b.nodeImage()
 	s.Name = b.nodeTag()
 	s.Entries = append(s.Entries, late...)
-	img, err := b.assemble(work, s, preloaded...)
+	img, err := b.assemble(work, s, preloaded)
 	if err != nil {
 		return err
 	}

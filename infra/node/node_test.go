@@ -33,7 +33,6 @@ func TestResultIsThereOnlyWhenEveryArchiveIs(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, []string{"stockade.local/pause:3.10.2", "stockade.local/probe:dev"}, images.Names)
 	assert.Equal(t, kubeadm, images.Kubeadm)
-	assert.True(t, images.Preloaded)
 	assert.Equal(t, []string{b.programArchive(b.programs[0]).path}, images.Archives, "the node carries the others")
 	assert.Regexp(t, `^stockade\.local/node:v1\.36\.\d+-[0-9a-f]{12}$`, images.NodeTag)
 	assert.FileExists(t, images.NodeArchive)
@@ -67,31 +66,4 @@ func TestOnlyWhatAComponentIsInChangesWithIt(t *testing.T) {
 	change("coredns")
 	assert.NotEqual(t, cluster, b.clusterKey())
 	assert.NotEqual(t, node, b.nodeKey(), "the node image carries the cluster's images")
-}
-
-func TestWithoutPreloadingTheImagesAreAnArchiveToImport(t *testing.T) {
-	b := testBuilder(t)
-	carrying := b.nodeKey()
-	b.NoPreload = true
-	require.NotEqual(t, carrying, b.nodeKey())
-	finish(t, b.clusterArchive(), archiveRecord{Names: []string{"stockade.local/x:y"}})
-	finish(t, b.nodeArchive(), archiveRecord{Names: []string{b.nodeTag()}})
-	images, ok, err := b.result()
-	require.NoError(t, err)
-	require.True(t, ok)
-	assert.False(t, images.Preloaded)
-	assert.Equal(t, []string{b.clusterArchive().path}, images.Archives)
-}
-
-func TestRegistryOnlyChangesTheNames(t *testing.T) {
-	b := testBuilder(t)
-	b.Registry = "registry.example/stockade"
-	b.programs = []keyedProgram{{DefaultPrograms()[0], "key"}}
-	images, ok, err := b.result()
-	require.NoError(t, err)
-	require.True(t, ok)
-	assert.Contains(t, images.Names, "registry.example/stockade/probe:dev")
-	assert.Contains(t, images.Names, "registry.example/stockade/python-sandbox:3.11")
-	assert.Empty(t, images.NodeArchive)
-	assert.Empty(t, images.Archives)
 }

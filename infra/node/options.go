@@ -38,20 +38,6 @@ type Options struct {
 	// Each becomes an image and an archive of its own, because they change
 	// often and everything else does not. Nil means DefaultPrograms.
 	Programs []Program
-
-	// Mirror is the Debian mirror to install from; empty means the one this
-	// host's apt is configured with.
-	Mirror string
-
-	// NoPreload leaves the images out of the node image, so that they have to
-	// be imported into every node of every new cluster.
-	NoPreload bool
-
-	// Registry, when set, names a repository that already serves all images
-	// (the names then begin with it instead of Repository), and no image is
-	// built: Images.NodeArchive and Images.Archives stay empty. It is for
-	// machines with registry access and has not been tested.
-	Registry string
 }
 
 // Program is a main package of this repository that becomes an image with one

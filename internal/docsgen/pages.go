@@ -148,7 +148,11 @@ func commandPage(c *cobra.Command) string {
 				return
 			}
 			kind, use := pflag.UnquoteUsage(f)
-			fmt.Fprintf(&flags, "| `%s` | %s |\n", strings.TrimSpace("--"+f.Name+" "+kind), cell(use))
+			name := strings.TrimSpace("--" + f.Name + " " + kind)
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + ", " + name
+			}
+			fmt.Fprintf(&flags, "| `%s` | %s |\n", name, cell(use))
 		})
 	}
 	if flags.Len() > 0 {

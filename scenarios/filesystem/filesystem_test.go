@@ -168,12 +168,6 @@ func TestMountinfoGivesTheNodesFoldersAway(t *testing.T) {
 	assert.False(t, sources("").Class.IsEvidence(), "a table without a root was not read")
 }
 
-func TestFillCountsWhatTheFileHolds(t *testing.T) {
-	n, err := fill(t.Context(), t.TempDir(), "n", 3*mib+5)
-	require.NoError(t, err)
-	assert.EqualValues(t, 3*mib+5, n)
-}
-
 func TestOverfillingAnUnlimitedFolderIsABreach(t *testing.T) {
 	dir := t.TempDir()
 	step := overfill(t.Context(), dir, "n", mib)

@@ -4,10 +4,7 @@ package filesystem
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -54,7 +51,7 @@ func attackTmpSize(ctx context.Context, env *probe.Env) []verdict.Step {
 func overfill(ctx context.Context, dir, nonce string, limit int64) verdict.Step {
 	step := verdict.Step{Name: fmt.Sprintf("write %d MiB into %s", 2*limit/mib, dir)}
 	began := time.Now()
-	n, err := fill(ctx, dir, nonce, 2*limit)
+	n, err := probe.Fill(ctx, dir, nonce, 2*limit, 2*limit)
 	step.Millis = time.Since(began).Milliseconds()
 	step.Detail = fmt.Sprintf("%d bytes of a limit of %d were written", n, limit)
 	switch {
@@ -72,7 +69,7 @@ func overfill(ctx context.Context, dir, nonce string, limit int64) verdict.Step 
 func fillHalf(ctx context.Context, env *probe.Env) []verdict.Step {
 	const want = claimedScratch / 2
 	step := verdict.Step{Name: "write 32 MiB into " + scratch, OK: true}
-	n, err := fill(ctx, scratch, env.Nonce, want)
+	n, err := probe.Fill(ctx, scratch, env.Nonce, want, want)
 	step.Detail = fmt.Sprintf("%d bytes were written", n)
 	if err != nil || n != want {
 		step.OK, step.Class = false, verdict.Unknown
@@ -81,36 +78,4 @@ func fillHalf(ctx context.Context, env *probe.Env) []verdict.Step {
 		}
 	}
 	return []verdict.Step{step}
-}
-
-// fill writes up to want bytes into a new file of dir, which it removes. It
-// counts what the file holds in the end, not what the writes returned.
-func fill(ctx context.Context, dir, nonce string, want int64) (n int64, err error) {
-	name := filepath.Join(dir, ".stockade-fill-"+nonce)
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) //nolint:gosec // the path is ours
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(name) //nolint:errcheck // the sandbox is thrown away
-	defer f.Close()       //nolint:errcheck // Sync said what there is to say
-	block := make([]byte, mib)
-	for i := range block {
-		block[i] = byte(i) | 1 // no holes: zeroes may be stored as nothing
-	}
-	for n < want && err == nil {
-		if err = ctx.Err(); err != nil {
-			break
-		}
-		var k int
-		k, err = f.Write(block[:min(int64(len(block)), want-n)])
-		n += int64(k)
-	}
-	// A file system may find out late that there is no room.
-	err = errors.Join(err, f.Sync())
-	if info, serr := f.Stat(); serr != nil {
-		err = errors.Join(err, serr)
-	} else {
-		n = min(n, info.Size())
-	}
-	return n, err
 }

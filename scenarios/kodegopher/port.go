@@ -101,6 +101,12 @@ func askHealth(ctx context.Context, env *probe.Env, port string) verdict.Step {
 	if env.Part != probe.Control {
 		return probe.Reached(name, "connected to %s", addr)
 	}
+	return askHealthz(ctx, name, c, addr, "runner")
+}
+
+// askHealthz asks whoever listens at the end of a connection how it is; who names
+// what has to answer there.
+func askHealthz(ctx context.Context, name string, c net.Conn, addr, who string) verdict.Step {
 	_ = c.SetDeadline(time.Now().Add(answerTime)) // a closed connection fails below
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
 	if err != nil {
@@ -111,11 +117,11 @@ func askHealth(ctx context.Context, env *probe.Env, port string) verdict.Step {
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c, nil },
 	}).RoundTrip(req)
 	if err != nil {
-		return probe.Failed(name, verdict.Unknown, "connected to %s, and no runner answered: %v", addr, err)
+		return probe.Failed(name, verdict.Unknown, "connected to %s, and no %s answered: %v", addr, who, err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // it is not wanted
 	if answer.StatusCode != http.StatusOK {
-		return probe.Failed(name, verdict.Unknown, "connected to %s, and it is no runner that answered with status %d", addr, answer.StatusCode)
+		return probe.Failed(name, verdict.Unknown, "connected to %s, and it is no %s that answered with status %d", addr, who, answer.StatusCode)
 	}
-	return probe.Reached(name, "the runner at %s answered", addr)
+	return probe.Reached(name, "the %s at %s answered", who, addr)
 }

@@ -4,10 +4,7 @@ package kodegopher
 
 import (
 	"context"
-	"net"
-	"net/http"
 	"slices"
-	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -98,22 +95,6 @@ func askServer(ctx context.Context, addr string) verdict.Step {
 	if err != nil {
 		return probe.Denied(name, err)
 	}
-	defer c.Close()                               //nolint:errcheck // nothing is buffered
-	_ = c.SetDeadline(time.Now().Add(answerTime)) // a closed connection fails below
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
-	if err != nil {
-		return probe.Failed(name, verdict.Unknown, "%v", err)
-	}
-	answer, err := (&http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c, nil },
-	}).RoundTrip(req)
-	if err != nil {
-		return probe.Failed(name, verdict.Unknown, "connected to %s, and no server answered: %v", addr, err)
-	}
-	defer answer.Body.Close() //nolint:errcheck // it is not wanted
-	if answer.StatusCode != http.StatusOK {
-		return probe.Failed(name, verdict.Unknown, "%s answered with status %d", addr, answer.StatusCode)
-	}
-	return probe.Reached(name, "%s answered", addr)
+	defer c.Close() //nolint:errcheck // nothing is buffered
+	return askHealthz(ctx, name, c, addr, "server")
 }

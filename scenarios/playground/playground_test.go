@@ -230,9 +230,6 @@ func TestAFolderIsFullOrItIsNot(t *testing.T) {
 		assert.Equal(t, c.ok, step.OK, name)
 		assert.Equal(t, c.want, step.Class, name)
 	}
-	n, err := fill(t.Context(), t.TempDir(), "n", 3*piece/2)
-	require.NoError(t, err)
-	assert.Equal(t, int64(3*piece/2), n)
 }
 
 func TestLimitsAreJudged(t *testing.T) {

@@ -72,7 +72,7 @@ func demandMemory(r suite.Reading) verdict.Statement {
 }
 
 func overfill(ctx context.Context, dir, nonce string) verdict.Step {
-	n, err := fill(ctx, dir, nonce, 2*room)
+	n, err := probe.Fill(ctx, dir, nonce, 2*room, piece)
 	return judgeFill(dir, n, err)
 }
 
@@ -91,56 +91,10 @@ func judgeFill(dir string, n int64, err error) verdict.Step {
 
 func fillSome(ctx context.Context, dir, nonce string) verdict.Step {
 	name := fmt.Sprintf("write %d MiB into %s", room/4/mib, dir)
-	if n, err := fill(ctx, dir, nonce, room/4); err != nil || n != room/4 {
+	if n, err := probe.Fill(ctx, dir, nonce, room/4, piece); err != nil || n != room/4 {
 		return probe.Failed(name, verdict.Unknown, "%d bytes were written: %v", n, err)
 	}
 	return probe.Reached(name, "they were written")
-}
-
-// fill writes up to want bytes into files of dir, which it removes, and returns
-// what they held in the end.
-func fill(ctx context.Context, dir, nonce string, want int64) (n int64, err error) {
-	block := make([]byte, mib)
-	for i := range block {
-		block[i] = byte(i) | 1 // no holes: zeroes may be stored as nothing
-	}
-	var made []string
-	defer func() {
-		for _, f := range made {
-			_ = os.Remove(f) // the sandbox is thrown away
-		}
-	}()
-	for i := 0; n < want && err == nil; i++ {
-		name := filepath.Join(dir, fmt.Sprintf(".stockade-fill-%s-%d", nonce, i))
-		made = append(made, name)
-		var k int64
-		k, err = fillOne(ctx, name, block, min(piece, want-n))
-		n += k
-	}
-	return n, err
-}
-
-func fillOne(ctx context.Context, name string, block []byte, want int64) (n int64, err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) //nolint:gosec // the path is ours
-	if err != nil {
-		return 0, err
-	}
-	for n < want && err == nil {
-		if err = ctx.Err(); err != nil {
-			break
-		}
-		var k int
-		k, err = f.Write(block[:min(int64(len(block)), want-n)])
-		n += int64(k)
-	}
-	// A file system may find out late that there is no room.
-	err = errors.Join(err, f.Sync())
-	if info, serr := f.Stat(); serr == nil {
-		n = min(n, info.Size())
-	} else {
-		err = errors.Join(err, serr)
-	}
-	return n, errors.Join(err, f.Close())
 }
 
 // workspaceProgram is honest work: a run compiles a program and starts it. What

@@ -5,7 +5,6 @@ package rangehost
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strings"
 )
@@ -26,8 +25,6 @@ type Config struct {
 	// GoProxyHost is the Go module proxy's name, behind the shared front end;
 	// "" means that there is none.
 	GoProxyHost string
-	// Extra maps further DNS names to their addresses.
-	Extra map[string][]netip.Addr
 	// MaxConns bounds the open TCP connections; 0 means 1024. Beyond it, the
 	// oldest is closed.
 	MaxConns int
@@ -71,24 +68,6 @@ func (c *Config) check() error {
 	}
 	if c.MaxConns == 0 {
 		c.MaxConns = 1024
-	}
-	return nil
-}
-
-// ParseExtra reads one "name=address[,address]" setting into the form of
-// [Config.Extra].
-func ParseExtra(to map[string][]netip.Addr, setting string) error {
-	name, list, ok := strings.Cut(setting, "=")
-	name = strings.ToLower(strings.TrimSuffix(strings.TrimSpace(name), "."))
-	if !ok || name == "" {
-		return fmt.Errorf("reading the name %q: want name=address[,address]", setting)
-	}
-	for text := range strings.SplitSeq(list, ",") {
-		a, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil {
-			return fmt.Errorf("reading the name %q: %w", setting, err)
-		}
-		to[name] = append(to[name], a)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@
 package rangehost
 
 import (
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,14 +29,5 @@ func TestSettingsAreChecked(t *testing.T) {
 		c := good()
 		spoil(&c)
 		assert.ErrorContains(t, c.check(), what)
-	}
-}
-
-func TestExtraNamesAreRead(t *testing.T) {
-	got := map[string][]netip.Addr{}
-	require.NoError(t, ParseExtra(got, "Git.Example.test.=192.0.2.1, 2001:db8::1"))
-	assert.Equal(t, map[string][]netip.Addr{"git.example.test": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}, got)
-	for _, bad := range []string{"", "=192.0.2.1", "name", "name=", "name=example.org"} {
-		assert.Error(t, ParseExtra(got, bad), bad)
 	}
 }

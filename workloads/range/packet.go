@@ -24,7 +24,6 @@ const (
 	tcpSYN        = 0x02
 	tcpACK        = 0x10
 	icmpEcho      = 8
-	icmpv6Echo    = 128
 	// ICMPv6 types of neighbour discovery and multicast listening, which any
 	// host sends all the time, to its own router.
 	icmpv6FirstND, icmpv6LastND = 133, 137

@@ -102,7 +102,7 @@ func Start(ctx context.Context, conf Config) (_ *Host, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h.svc = &services{log: h.log, zone: world.Zone{GoProxyHost: conf.GoProxyHost, Extra: conf.Extra}, ca: ca}
+	h.svc = &services{log: h.log, zone: world.Zone{GoProxyHost: conf.GoProxyHost}, ca: ca}
 	if err := h.listen(ctx); err != nil {
 		return nil, err
 	}

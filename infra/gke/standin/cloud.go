@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 )
 
 // Options are what a project has before a program runs.
@@ -116,11 +118,7 @@ func (c *Cloud) save() error {
 	if err != nil {
 		return fmt.Errorf("keeping the stand-in cloud: %w", err)
 	}
-	path := filepath.Join(c.opts.Dir, stateFile)
-	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
-		return fmt.Errorf("keeping the stand-in cloud: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := atomicfile.Write(filepath.Join(c.opts.Dir, stateFile), raw, 0o600); err != nil {
 		return fmt.Errorf("keeping the stand-in cloud: %w", err)
 	}
 	return nil

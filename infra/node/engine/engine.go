@@ -119,11 +119,6 @@ func (e *Engine) Host() string { return "unix://" + e.Socket() }
 // own matters: by itself it would use the machine's, outside the seal.
 func (e *Engine) containerdSocket() string { return e.path("run/containerd.sock") }
 
-// LogFiles are the daemons' own logs, for error messages and bug reports.
-func (e *Engine) LogFiles() []string {
-	return []string{e.path("dockerd.log"), e.path("containerd.log")}
-}
-
 // Env returns the environment variables that lead child processes, kind among
 // them, to this engine and no other, and keep the user's settings for another
 // Docker out: contexts, credentials, proxies that kind would hand to the nodes.

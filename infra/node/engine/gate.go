@@ -12,10 +12,11 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 )
 
 // The gate is the only way into the seal, and it opens inwards only: a process
@@ -109,7 +110,7 @@ func (e *Engine) ServeGate(ctx context.Context, target func() (string, error)) e
 		return fmt.Errorf("opening the gate: %w", err)
 	}
 	address := []byte(listener.Addr().String() + "\n")
-	if err := errors.Join(os.WriteFile(e.gateWishPath(), address, 0o600), replaceFile(e.gateAddressPath(), address)); err != nil {
+	if err := errors.Join(atomicfile.Write(e.gateWishPath(), address, 0o600), atomicfile.Write(e.gateAddressPath(), address, 0o600)); err != nil {
 		return errors.Join(fmt.Errorf("opening the gate: %w", err), listener.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
@@ -195,20 +196,4 @@ func join(ctx context.Context, a, b net.Conn) {
 	}
 	_ = g.Wait() // a connection that breaks is its two ends' affair
 	_, _ = a.Close(), b.Close()
-}
-
-// replaceFile writes a file as a whole or not at all.
-func replaceFile(path string, content []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".gate-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(content)
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
 }

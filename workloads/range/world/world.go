@@ -28,11 +28,6 @@ const (
 
 	Metadata  = "169.254.169.254:80"
 	Metadata6 = "[fd20:ce::254]:80"
-
-	// ControlPlane is a private GKE control-plane endpoint, NeighbourVM a
-	// machine of the same VPC that is no node.
-	ControlPlane = "172.16.0.2:443"
-	NeighbourVM  = "10.128.0.9:22"
 )
 
 // Names that the range's DNS knows. [TunnelZone] and [AttackerHost] lie under
@@ -149,42 +144,6 @@ func bucketOf(host, path string) (string, bool) {
 	}
 	bucket, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return bucket, bucket != ""
-}
-
-// Place is one row of [Places].
-type Place struct {
-	ID      string // stable, kebab-case
-	Proto   string // "tcp", "udp", "icmp" or "dns"
-	Address string // host:port, a bare address for icmp, a zone for dns
-	Purpose string
-}
-
-// Places is the table of everything the range plays on purpose. All the rest
-// of the address space answers too, but is not named.
-func Places() []Place {
-	places := []Place{
-		{"public-tcp", "tcp", PublicTCP, "a plain HTTP server on the internet"},
-		{"public-tls", "tcp", PublicTLS, "a TLS server on the internet"},
-		{"public-udp", "udp", PublicUDP, "a UDP service on the internet"},
-		{"public-tcp6", "tcp", PublicTCP6, "a TLS server reached over IPv6"},
-		{"public-dns", "udp", PublicDNS, "a resolver that is not the cluster's"},
-		{"public-icmp", "icmp", PublicICMP, "a host that answers ping"},
-		{"tunnel-zone", "dns", TunnelZone, "a zone whose name server is the attacker's"},
-		{"attacker", "tcp", "203.0.113.66:443", "the attacker's own host"},
-		{"shared-front-end", "tcp", "203.0.113.10:443", "one address behind many Google API names"},
-		{"restricted-vip", "tcp", "199.36.153.4:443", "Google APIs inside a perimeter only"},
-		{"private-vip", "tcp", "199.36.153.8:443", "Google APIs without a perimeter"},
-		{"control-plane", "tcp", ControlPlane, "a private GKE control-plane endpoint"},
-		{"neighbour-vm", "tcp", NeighbourVM, "a VM of the same VPC"},
-		{"metadata", "tcp", Metadata, "the GCE metadata server"},
-	}
-	for i, a := range MetadataAlso() {
-		places = append(places, Place{"metadata-" + string(rune('a'+i)), "tcp", a, "another door of the metadata server"})
-	}
-	for i, a := range RFC1918() {
-		places = append(places, Place{"private-" + string(rune('a'+i)), "tcp", a, "a private address outside of the cluster"})
-	}
-	return places
 }
 
 // SharedFrontEnd returns the addresses that all Google API names and the Go

@@ -10,26 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlacesHaveUniqueIDsAndAddressesThatDial(t *testing.T) {
-	seen := map[string]bool{}
-	for _, p := range Places() {
-		assert.False(t, seen[p.ID], "%s appears twice", p.ID)
-		seen[p.ID] = true
-		switch p.Proto {
-		case "tcp", "udp":
-			_, err := netip.ParseAddrPort(p.Address)
-			assert.NoError(t, err, p.ID)
-		case "icmp":
-			_, err := netip.ParseAddr(p.Address)
-			assert.NoError(t, err, p.ID)
-		case "dns":
-			assert.Equal(t, byte('.'), p.Address[len(p.Address)-1], p.ID)
-		default:
-			t.Errorf("%s has the protocol %q", p.ID, p.Proto)
-		}
-	}
-}
-
 func TestGoogleNamesShareOneFrontEnd(t *testing.T) {
 	z := Zone{GoProxyHost: "goproxy.example.test"}
 	for _, n := range []string{AllowedFrontEnd, UnlistedFrontEnd, SharingHost, "GoProxy.Example.test.", "europe-docker.pkg.dev"} {

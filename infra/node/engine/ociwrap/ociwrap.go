@@ -5,12 +5,13 @@ package ociwrap
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 )
 
 // Invocation is the part of a runc command line that matters here.
@@ -163,12 +164,8 @@ func rewrite(path string, edit func(map[string]any)) (err error) {
 	if err != nil {
 		return fmt.Errorf("writing the container's description: %w", err)
 	}
-	tmp := path + ".reduced"
-	if err := os.WriteFile(tmp, changed, mode(path)); err != nil {
+	if err := atomicfile.Write(path, changed, mode(path)); err != nil {
 		return fmt.Errorf("writing the container's description: %w", err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
-		return errors.Join(fmt.Errorf("writing the container's description: %w", err), os.Remove(tmp))
 	}
 	return nil
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mutate removes inputs from the source of infra/gke, one at a time, and
+// Command gkemutate removes inputs from the source of infra/gke, one at a time, and
 // runs the unit tests on each: they must fail. It does with the code what
 // TestNothingThatMattersCanBeRemovedUnnoticed does with the graph that the code
 // declares, and costs a build for each input (about 10 s, three quarters of an
 // hour for all 242), so it is for now and then:
 //
-//	CGO_ENABLED=0 go run ./infra/gke/mutate              # all
-//	CGO_ENABLED=0 go run ./infra/gke/mutate -only 'cluster.go.*Mode'
-//	CGO_ENABLED=0 go run ./infra/gke/mutate -list
+//	CGO_ENABLED=0 go run ./internal/gkemutate              # all
+//	CGO_ENABLED=0 go run ./internal/gkemutate -only 'cluster.go.*Mode'
+//	CGO_ENABLED=0 go run ./internal/gkemutate -list
 //
 // Run it at the top of the repository. Nothing in the tree is changed: the go
 // command gets each mutant as an overlay. It exits with 1 when an input was
@@ -35,7 +35,7 @@ import (
 
 const dir = "infra/gke"
 
-// harmless are fields whose removal no test needs to notice. mutate_test.go says
+// harmless are fields whose removal no test needs to notice. infra/gke/mutate_test.go says
 // why for each.
 var harmless = []string{
 	"Cluster", "Description", "DiskSizeGb", "DiskType", "DisplayName", "InitialNodeCount", "Location",
@@ -49,7 +49,7 @@ func main() {
 	flag.Parse()
 	ok, err := run(context.Background(), *only, *list)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "mutate:", err)
+		fmt.Fprintln(os.Stderr, "gkemutate:", err)
 		os.Exit(2)
 	}
 	if !ok {

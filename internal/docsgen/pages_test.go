@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/cli"
+	"github.com/stockade-dev/stockade/overlays"
+	"github.com/stockade-dev/stockade/scenarios/all"
+)
+
+var (
+	linkTo = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	span   = regexp.MustCompile("`([^`\n]+)`")
+	ofMake = regexp.MustCompile(`^make ([a-z][a-z-]*(?: [a-z][a-z-]*)*)`)
+	ofOurs = regexp.MustCompile(`\bstockade ([^|;#]+)`)
+	// The third part is not empty where the name goes on: a host or a file.
+	scenarioID = regexp.MustCompile(`\b([a-z]+(?:-[a-z]+)*)\.([a-z0-9]+(?:-[a-z0-9]+)*)([./]\w)?`)
+	aPath      = regexp.MustCompile(`^([a-z]+)(/[a-z0-9_.-]+)+/?$`)
+	target     = regexp.MustCompile(`(?m)^([a-z-]+(?: [a-z-]+)*):`)
+)
+
+// readPages returns the README and every page of docs by its path.
+func readPages(t *testing.T) map[string]string {
+	t.Helper()
+	pages := map[string]string{}
+	for _, root := range []string{"README.md", "docs"} {
+		require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+				return err
+			}
+			text, err := os.ReadFile(path) //nolint:gosec // our own docs
+			pages[path] = string(text)
+			return err
+		}))
+	}
+	require.Greater(t, len(pages), 10)
+	return pages
+}
+
+// codeOf returns what a page says in code: lines of blocks, and spans.
+func codeOf(page string) (out []string) {
+	inside := false
+	for line := range strings.Lines(page) {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			inside = !inside
+		case inside:
+			out = append(out, strings.TrimSpace(line))
+		default:
+			for _, m := range span.FindAllStringSubmatch(line, -1) {
+				out = append(out, m[1])
+			}
+		}
+	}
+	return out
+}
+
+// anchors are the headings of a page as links name them.
+func anchors(page string) map[string]bool {
+	out := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			name := strings.ToLower(strings.TrimSpace(heading))
+			name = regexp.MustCompile(`[^\w\s-]`).ReplaceAllString(name, "")
+			out[strings.ReplaceAll(name, " ", "-")] = true
+		}
+	}
+	return out
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Chdir("../..")
+	pages := readPages(t)
+	for path, text := range pages {
+		for _, m := range linkTo.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			to, anchor, _ := strings.Cut(m[1], "#")
+			file := path
+			if to != "" {
+				file = filepath.Join(filepath.Dir(path), to)
+			}
+			_, err := os.Stat(file)
+			assert.NoError(t, err, "%s leads to %s", path, m[1])
+			if page, known := pages[file]; anchor != "" && known {
+				assert.True(t, anchors(page)[anchor], "%s leads to %s, where there is no such heading", path, m[1])
+			}
+		}
+	}
+}
+
+func TestThePagesNameScenariosThatExist(t *testing.T) {
+	t.Chdir("../..")
+	families := map[string]bool{}
+	for _, s := range all.Registry.All() {
+		family, _, _ := strings.Cut(s.ID, ".")
+		families[family] = true
+	}
+	found := 0
+	for path, text := range readPages(t) {
+		for _, m := range scenarioID.FindAllStringSubmatch(text, -1) {
+			if !families[m[1]] || m[3] != "" {
+				continue // a host name or a file
+			}
+			found++
+			_, ok := all.Registry.Get(m[1] + "." + m[2])
+			assert.True(t, ok, "%s: there is no scenario %s.%s", path, m[1], m[2])
+		}
+	}
+	assert.Greater(t, found, 100)
+}
+
+func TestThePagesNameWhatExists(t *testing.T) {
+	t.Chdir("../..")
+	makefile, err := os.ReadFile("Makefile")
+	require.NoError(t, err)
+	targets := map[string]bool{}
+	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+		for name := range strings.FieldsSeq(m[1]) {
+			targets[name] = true
+		}
+	}
+	root := (&cli.App{Registry: all.Registry, Getenv: func(string) string { return "" }}).Command()
+	root.InitDefaultCompletionCmd("")
+	root.InitDefaultHelpCmd()
+	for path, text := range readPages(t) {
+		for _, code := range codeOf(text) {
+			for _, m := range ofMake.FindAllStringSubmatch(code, -1) {
+				for name := range strings.FieldsSeq(m[1]) {
+					assert.True(t, targets[name], "%s: there is no target %s: %s", path, name, code)
+				}
+			}
+			for _, m := range ofOurs.FindAllStringSubmatch(code, -1) {
+				assertCommand(t, root, strings.Fields(m[1]), path)
+			}
+			if m := aPath.FindStringSubmatch(code); m != nil {
+				if _, err := os.Stat(m[1]); err == nil {
+					_, err := os.Stat(code)
+					assert.NoError(t, err, "%s names %s", path, code)
+				}
+			}
+		}
+	}
+}
+
+// assertCommand looks for a command and its flags; the words after -- are
+// somebody else's.
+func assertCommand(t *testing.T, root *cobra.Command, words []string, path string) {
+	t.Helper()
+	if strings.HasPrefix(words[0], "-") {
+		return // the root's own
+	}
+	cmd, rest, err := root.Find(words)
+	if !assert.NoError(t, err) || !assert.NotSame(t, root, cmd, "%s: there is no command %q", path, words) {
+		return
+	}
+	for _, word := range rest {
+		if word == "--" || cmd.DisableFlagParsing {
+			return
+		}
+		if name, ok := strings.CutPrefix(word, "--"); ok {
+			name, _, _ = strings.Cut(name, "=")
+			assert.NotNil(t, cmd.Flag(name), "%s: %s has no flag --%s", path, cmd.CommandPath(), name)
+		}
+	}
+}
+
+// The matrix is put together by hand from reports, so that it can say of a cell
+// that is not declared any more that it was seen, and leave out a new one.
+func TestTheMatrixHasEveryCellOnce(t *testing.T) {
+	t.Chdir("../..")
+	text, err := os.ReadFile("docs/matrix.md")
+	require.NoError(t, err)
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	var declared []string
+	for _, m := range mutants {
+		for _, s := range m.Kills {
+			declared = append(declared, m.ID+" "+s)
+		}
+	}
+	var seen, open []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| \\[([a-z0-9.-]+)\\]").FindAllStringSubmatch(string(text), -1) {
+		seen = append(seen, m[1]+" "+m[2])
+	}
+	for _, m := range regexp.MustCompile("(?m)^- `([a-z0-9-]+)` by ([a-z0-9.-]+)$").FindAllStringSubmatch(string(text), -1) {
+		open = append(open, m[1]+" "+m[2])
+	}
+	assert.ElementsMatch(t, declared, append(slices.Clone(seen), open...), "a new cell belongs under those not seen yet")
+	counts := fmt.Sprintf("%d cells are declared, and %d of them were seen.", len(declared), len(seen))
+	if !strings.Contains(string(text), counts) {
+		t.Error("it has to say: " + counts)
+	}
+}
