@@ -58,8 +58,11 @@ const (
 	// longest is how long a token of a run may live, in seconds: the longest run
 	// that the server gives, and a minute for the clocks.
 	longest = 660
-	// pause is how long a process that was left behind has to ask again.
-	pause = 1500 * time.Millisecond
+	// pause is how long a process that was left behind has to ask again, and
+	// lingers for how long it goes on asking when nobody ends it: longer than a
+	// run may take. The agent has the same number.
+	pause   = 1500 * time.Millisecond
+	lingers = 40 * time.Second
 )
 
 func metadataTask(path string, header ...string) task {
@@ -171,31 +174,42 @@ func inherited(before, now accessToken) verdict.Step {
 // judgeLate reads what a process wrote that was left behind: between the run's
 // end and the next one's beginning it must have got no token. It writes the time
 // of each answer by the sandbox's clock, which is its node's; a little is left
-// out at both ends.
+// out at both ends. That it was ended says something of a process only that got
+// a token in the run, and would have gone on.
 func judgeLate(d did, ended, next time.Time) verdict.Step {
 	const name = "get a token by a process that was left behind"
 	if !d.OK {
 		return unknown(d.read(name))
 	}
 	within, refused := 0, 0
+	var first time.Time // that it got one
+	from := ended.Add(200 * time.Millisecond)
 	for _, line := range strings.Split(d.Text, "\n") {
 		at, code, _ := strings.Cut(line, " ")
 		millis, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
 			continue
 		}
-		if t := time.UnixMilli(millis); t.Before(ended.Add(200*time.Millisecond)) || t.After(next.Add(-50*time.Millisecond)) {
+		t := time.UnixMilli(millis)
+		if first.IsZero() && code == "200" && t.Before(ended) {
+			first = t
+		}
+		if t.Before(from) || t.After(next.Add(-50*time.Millisecond)) {
 			continue
 		}
 		within++
 		switch code {
 		case "200":
-			return probe.Reached(name, "%s after the run's end", time.UnixMilli(millis).Sub(ended).Round(time.Millisecond))
+			return probe.Reached(name, "%s after the run's end", t.Sub(ended).Round(time.Millisecond))
 		case "403":
 			refused++
 		}
 	}
 	switch {
+	case first.IsZero():
+		return probe.Failed(name, verdict.Unknown, "it got none in the run either")
+	case within == 0 && !first.Add(lingers).After(from.Add(time.Second)):
+		return probe.Failed(name, verdict.Unknown, "the run took so long that it ended by itself")
 	case within == 0:
 		return probe.Failed(name, verdict.Killed, "it asked no more: it was ended with the run")
 	case refused == within:
