@@ -50,7 +50,9 @@ type system struct {
 	url     string // the router's
 	tokens  *metadata.Server
 	control metadata.Client
-	log     *safeBuffer
+	// identities are what replicas ask for; the control where nothing stands here.
+	identities gateway.Identities
+	log        *safeBuffer
 
 	mu   sync.Mutex
 	seen []http.Header // what reached the router
@@ -124,8 +126,12 @@ func (s *system) replica(name string, users ...string) (string, *gateway.Gateway
 		Timeouts: sandboxes.Timeouts{Poll: 2 * time.Millisecond}, Log: log,
 	})
 	require.NoError(s.t, err)
+	identities := s.identities
+	if identities == nil {
+		identities = s.control
+	}
 	g, err := gateway.New(context.Background(), gateway.Options{
-		Pool: pool, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: s.control, Log: log,
+		Pool: pool, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: identities, Log: log,
 	})
 	require.NoError(s.t, err)
 	var guard func(http.Handler) http.Handler
@@ -463,6 +469,50 @@ func TestARunsTokenIsGoneWithTheRun(t *testing.T) {
 		assert.NotContains(t, s.log.String(), string(value))
 	}
 	require.NoError(t, session.Close())
+}
+
+// deaf loses the answers to what it passes on, or the first requests.
+type deaf struct {
+	metadata.Client
+	begins bool // whose answers are lost
+	ends   int  // how many of which do not arrive
+	began  []metadata.Run
+}
+
+func (d *deaf) Begin(ctx context.Context, r metadata.Run) error {
+	d.began = append(d.began, r)
+	err := d.Client.Begin(ctx, r)
+	if d.begins {
+		return errors.New("no answer")
+	}
+	return err
+}
+
+func (d *deaf) End(ctx context.Context, id string) error {
+	if d.ends--; d.ends >= 0 {
+		return errors.New("not sent")
+	}
+	return d.Client.End(ctx, id)
+}
+
+func TestNoIdentityStaysForAnAnswerThatWasLost(t *testing.T) {
+	for name, d := range map[string]*deaf{"that a run began": {begins: true}, "that it ended": {ends: 2}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t, cannedRunner(0, func(_ string, q wire.Request) (int, string) {
+				text, _ := json.Marshal(wire.Result{Run: q.Run, Build: wire.Build{OK: true}, Started: true})
+				return http.StatusOK, string(text)
+			}))
+			d.Client, s.identities = s.control, d
+			url, _ := s.replica("a")
+			session := s.mustConnect(url, "")
+			_, err := call(t.Context(), session, gateway.Input{Code: "x"})
+			assert.Equal(t, d.begins, err != nil, err)
+			require.Len(t, d.began, 1)
+			// An id that goes on cannot begin again.
+			assert.NoError(t, s.control.Begin(t.Context(), d.began[0]), "the identity outlived its run")
+			require.NoError(t, session.Close())
+		})
+	}
 }
 
 func TestASandboxThatIsLostIsReplaced(t *testing.T) {

@@ -171,14 +171,11 @@ func (s *session) run(ctx context.Context, q wire.Request) (wire.Result, error) 
 		return wire.Result{}, err
 	}
 	if i := s.g.o.Identities; i != nil {
+		// Before it is asked for: an answer that is lost may be of a run that began.
+		defer s.disown(ctx, i, q.Run)
 		if err := i.Begin(ctx, metadata.Run{ID: q.Run, Addrs: b.Addrs, Seconds: int(callTimeout.Seconds())}); err != nil {
 			return wire.Result{}, err
 		}
-		defer func() {
-			if err := i.End(context.WithoutCancel(ctx), q.Run); err != nil {
-				s.g.o.Log.Error("a run's identity ends by itself", "run", q.Run, "err", err)
-			}
-		}()
 	}
 	res, err := s.g.o.Runner.Run(ctx, b, q)
 	if errors.Is(err, ErrLost) {
@@ -186,6 +183,34 @@ func (s *session) run(ctx context.Context, q wire.Request) (wire.Result, error) 
 	}
 	return res, err
 }
+
+// disown takes a run's identity away, and tries again while that is refused: a
+// token must not be good for minutes after its run for one answer that was lost.
+func (s *session) disown(ctx context.Context, i Identities, run string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disownTimeout)
+	defer cancel()
+	tick := time.NewTicker(disownEvery)
+	defer tick.Stop()
+	for {
+		err := i.End(ctx, run)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.g.o.Log.Error("a run's identity ends by itself", "run", run, "err", err)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// How long a run's identity is tried to be taken away, and the pause between two
+// tries.
+const (
+	disownTimeout = 10 * time.Second
+	disownEvery   = 200 * time.Millisecond
+)
 
 // run is the tool. What it returns as an error is shown to the client; the log
 // has the rest, under the id of the run.
