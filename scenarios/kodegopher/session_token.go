@@ -32,7 +32,7 @@ func runToken() suite.Scenario {
 		About: "A program gets an access token from the metadata server that its environment names, as Google's libraries do. Then it asks for a second one, without the header " +
 			"that browsers cannot send, through a proxy's header, for other identities, and at the port where runs begin; it looks for longer-lived keys in its files and its " +
 			"environment, and leaves a process behind that goes on asking. After the run the token must be good for nothing, the process must get none, and the next run must " +
-			"have another. From where no run is, the suite asks itself. The control begins a run by hand, gets its token, and sees it recognised until the run ends.",
+			"have another. Whether it is good, the target's own metadata server says; Google would take a token of its own until it expires. From where no run is, the suite asks itself. The control begins a run by hand, gets its token, and sees it recognised until the run ends.",
 		Claims: []string{"KG-09"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1552.005", "T1528", "T1550.001"},
 		Refs: []string{"https://cloud.google.com/compute/docs/metadata/querying-metadata", "https://www.rfc-editor.org/rfc/rfc7662",

@@ -20,8 +20,8 @@ func appWipe() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.app-wipe",
 		Title: "Keep a file beyond a call and beyond the session",
-		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot; and one in `/app/persist`. The next call of the same " +
-			"session must find the last one and no other. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
+		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot; one in `/app/persist`; and one in `/tmp`. The next call of the same " +
+			"session must find the one in `/app/persist` and no other in `/app`. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
 			"be in another one and find nothing at all.",
 		Claims: []string{"KG-10"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1005", "T1564.001"},
@@ -34,8 +34,8 @@ func appWipe() suite.Scenario {
 	}
 }
 
-// planted are the files that a program leaves, the one that is to be kept first.
-var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file"}
+// planted are the files that a program leaves.
+var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file", "/tmp/kept"}
 
 func leaveFiles(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	canary := canaryOf(env)
