@@ -58,7 +58,11 @@ type Timeouts struct {
 
 // Options say where sandboxes come from.
 type Options struct {
-	Client    dynamic.Interface
+	Client dynamic.Interface
+	// Keep renews and ends what sessions have; nil means Client. With a client
+	// that has a rate of its own, a user who asks for sandboxes without end does
+	// not hold up the renewals of all others until theirs are gone.
+	Keep      dynamic.Interface
 	Namespace string
 	Pool      string // the SandboxWarmPool
 	// Holder names this server: its Pod's name. Another process of the same
@@ -121,6 +125,9 @@ func New(o Options) (*Manager, error) {
 			*f.to = f.or
 		}
 	}
+	if o.Keep == nil {
+		o.Keep = o.Client
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -144,6 +151,11 @@ func claimName(user string, slot int) string { return "kg-" + Digest(user) + "-"
 
 func (m *Manager) claims() dynamic.ResourceInterface {
 	return m.o.Client.Resource(Claims).Namespace(m.o.Namespace)
+}
+
+// kept are the claims for who keeps and ends them.
+func (m *Manager) kept() dynamic.ResourceInterface {
+	return m.o.Keep.Resource(Claims).Namespace(m.o.Namespace)
 }
 
 // Take returns a sandbox that is ready and nobody else's, or [ErrTooMany]. It
@@ -334,7 +346,7 @@ func (m *Manager) Renew(ctx context.Context, b *Sandbox) error {
 	if err != nil {
 		return fmt.Errorf("renewing a claim: %w", err)
 	}
-	claim, err := m.claims().Patch(ctx, b.claim, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: ManagedBy})
+	claim, err := m.kept().Patch(ctx, b.claim, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: ManagedBy})
 	// Another uid is no valid change of this one.
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || err == nil && claim.GetDeletionTimestamp() != nil {
 		return ErrLost
@@ -358,7 +370,7 @@ func (m *Manager) remove(ctx context.Context, name string, uid types.UID) error 
 	defer cancel()
 	foreground := metav1.DeletePropagationForeground
 	for {
-		err := m.claims().Delete(ctx, name, metav1.DeleteOptions{
+		err := m.kept().Delete(ctx, name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &foreground,
 		})
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -374,7 +386,7 @@ func (m *Manager) remove(ctx context.Context, name string, uid types.UID) error 
 // Collect removes the claims that nobody will: those whose time is over, and
 // those of an earlier process of this server's name. It returns how many.
 func (m *Manager) Collect(ctx context.Context) (int, error) {
-	list, err := m.claims().List(ctx, metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + ManagedBy})
+	list, err := m.kept().List(ctx, metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + ManagedBy})
 	if err != nil {
 		return 0, fmt.Errorf("collecting claims: %w", err)
 	}

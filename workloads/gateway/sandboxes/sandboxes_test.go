@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/stockade-dev/stockade/workloads/gateway/fake"
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
@@ -211,6 +213,31 @@ func TestRenewingMovesTheEndOn(t *testing.T) {
 	now = now.Add(time.Minute)
 	require.NoError(t, m.Renew(t.Context(), b))
 	assert.Greater(t, end(), first)
+}
+
+// asking is a client for new sandboxes, which after a while must not be used.
+type asking struct {
+	dynamic.Interface
+	t    *testing.T
+	over bool
+}
+
+func (a *asking) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	assert.False(a.t, a.over, "whoever asks for sandboxes can hold this up")
+	return a.Interface.Resource(r)
+}
+
+func TestWhatSessionsHaveDoesNotWaitForWhoAsksForMore(t *testing.T) {
+	c := fake.New(t)
+	client := &asking{Interface: c.Client(), t: t}
+	m := manager(t, c, "a", func(o *sandboxes.Options) { o.Client, o.Keep = client, c.Client() })
+	b := take(t, m, "u")
+	client.over = true
+	require.NoError(t, m.Renew(t.Context(), b))
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Release(t.Context(), b))
+	empty(t, c)
 }
 
 func TestASandboxThatIsNotTheClaimsOwnIsNotUsed(t *testing.T) {
