@@ -52,7 +52,9 @@ type system struct {
 	control metadata.Client
 	// identities are what replicas ask for; the control where nothing stands here.
 	identities gateway.Identities
-	log        *safeBuffer
+	// pool replaces what gives replicas their sandboxes; nil leaves it.
+	pool func(gateway.Pool) gateway.Pool
+	log  *safeBuffer
 
 	mu   sync.Mutex
 	seen []http.Header // what reached the router
@@ -126,12 +128,16 @@ func (s *system) replica(name string, users ...string) (string, *gateway.Gateway
 		Timeouts: sandboxes.Timeouts{Poll: 2 * time.Millisecond}, Log: log,
 	})
 	require.NoError(s.t, err)
+	from := gateway.Pool(pool)
+	if s.pool != nil {
+		from = s.pool(from)
+	}
 	identities := s.identities
 	if identities == nil {
 		identities = s.control
 	}
 	g, err := gateway.New(context.Background(), gateway.Options{
-		Pool: pool, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: identities, Log: log,
+		Pool: from, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: identities, Log: log,
 	})
 	require.NoError(s.t, err)
 	var guard func(http.Handler) http.Handler
@@ -551,6 +557,41 @@ func TestASandboxThatIsLostIsReplaced(t *testing.T) {
 			s.empty()
 		})
 	}
+}
+
+// ending is a pool whose first sandbox's claim ends at the first renewal.
+type ending struct {
+	gateway.Pool
+	once sync.Once
+}
+
+func (*ending) TTL() time.Duration { return 30 * time.Millisecond }
+
+func (e *ending) Renew(ctx context.Context, b *sandboxes.Sandbox) (err error) {
+	e.once.Do(func() { err = sandboxes.ErrLost })
+	if err != nil {
+		return err
+	}
+	return e.Pool.Renew(ctx, b)
+}
+
+func TestASandboxThatEndsBetweenTwoCallsIsToldOf(t *testing.T) {
+	s := newSystem(t, cannedRunner(0, func(_ string, q wire.Request) (int, string) {
+		text, _ := json.Marshal(wire.Result{Run: q.Run, Build: wire.Build{OK: true}, Started: true})
+		return http.StatusOK, string(text)
+	}))
+	s.pool = func(p gateway.Pool) gateway.Pool { return &ending{Pool: p} }
+	url, _ := s.replica("a")
+	session := s.mustConnect(url, "")
+	_, err := call(t.Context(), session, gateway.Input{Code: "x"})
+	require.NoError(t, err)
+	s.empty()
+	_, err = call(t.Context(), session, gateway.Input{Code: "x"})
+	require.ErrorContains(t, err, "without the files of this one")
+	_, err = call(t.Context(), session, gateway.Input{Code: "x"})
+	require.NoError(t, err)
+	require.NoError(t, session.Close())
+	s.empty()
 }
 
 func TestASandboxThatDiesIsReplaced(t *testing.T) {

@@ -31,6 +31,9 @@ type session struct {
 
 	mu  sync.Mutex
 	box *sandboxes.Sandbox
+	// lost is true when a sandbox ended between two calls: the next call says so
+	// before there is another.
+	lost bool
 }
 
 // maxWaiting is how many calls of a session may wait for their turn: clients
@@ -119,6 +122,9 @@ func (s *session) keep() {
 		err := s.g.o.Pool.Renew(s.ctx, b)
 		switch {
 		case errors.Is(err, sandboxes.ErrLost):
+			s.mu.Lock()
+			s.lost = s.box == b
+			s.mu.Unlock()
 			s.drop(b)
 		case err != nil && s.ctx.Err() == nil:
 			s.g.o.Log.Warn("a claim was not renewed", "sandbox", b.Name, "err", err)
@@ -129,9 +135,13 @@ func (s *session) keep() {
 // sandbox returns the session's own. Only the call that has the turn asks.
 func (s *session) sandbox(ctx context.Context) (*sandboxes.Sandbox, error) {
 	s.mu.Lock()
-	b := s.box
+	b, lost := s.box, s.lost
+	s.lost = false
 	s.mu.Unlock()
-	if b != nil {
+	switch {
+	case lost:
+		return nil, fmt.Errorf("%w: its claim ended", ErrLost)
+	case b != nil:
 		return b, nil
 	}
 	b, err := s.g.o.Pool.Take(ctx, s.user)
