@@ -3,6 +3,7 @@
 package sandboxes_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -238,6 +240,44 @@ func TestWhatSessionsHaveDoesNotWaitForWhoAsksForMore(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Release(t.Context(), b))
 	empty(t, c)
+}
+
+// hasty gives up on what it asks for just when that has been done.
+type hasty struct{ dynamic.Interface }
+
+func (h hasty) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return hastyResource{h.Interface.Resource(r)}
+}
+
+type hastyResource struct {
+	dynamic.NamespaceableResourceInterface
+}
+
+func (h hastyResource) Namespace(ns string) dynamic.ResourceInterface {
+	return hastyCreate{h.NamespaceableResourceInterface.Namespace(ns)}
+}
+
+type hastyCreate struct{ dynamic.ResourceInterface }
+
+func (h hastyCreate) Create(ctx context.Context, o *unstructured.Unstructured, opts metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
+	if _, err := h.ResourceInterface.Create(ctx, o, opts, sub...); err != nil {
+		return nil, err
+	}
+	return nil, context.Canceled
+}
+
+func TestAClaimWhoseMakingGotNoAnswerIsTakenBack(t *testing.T) {
+	c := fake.New(t)
+	m := manager(t, c, "a", func(o *sandboxes.Options) { o.Client = hasty{Interface: c.Client()} })
+	_, err := m.Take(t.Context(), "u")
+	require.ErrorIs(t, err, context.Canceled)
+	empty(t, c)
+	// Another's of the same name stays.
+	other := take(t, manager(t, c, "b", nil), "u")
+	_, err = m.Take(t.Context(), "u")
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Eventually(t, func() bool { return len(c.Claims()) == 1 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, m.Renew(t.Context(), other))
 }
 
 func TestASandboxThatIsNotTheClaimsOwnIsNotUsed(t *testing.T) {
