@@ -19,6 +19,9 @@ import (
 	"github.com/stockade-dev/stockade/workloads/metadata"
 )
 
+// perSandbox is more connections than any client library has open at a time.
+const perSandbox = 64
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stderr)
@@ -60,7 +63,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	s, err := metadata.New(o)
 	if err == nil {
 		err = serve.HTTP(ctx,
-			serve.Server{Addr: listen, Handler: s, Log: o.Log},
+			serve.Server{Addr: listen, Handler: s, Log: o.Log, PerClient: perSandbox},
 			serve.Server{Addr: control, Handler: metadata.Control(s), Log: o.Log})
 	}
 	if err != nil {
