@@ -344,10 +344,19 @@ func (s *stage) do(b *box, o task) did {
 	case "linger":
 		return did{OK: true}
 	case "secrets":
-		if s.w.leaks {
-			return did{OK: true, Text: "/var/run/google/token"}
+		var places []string
+		for path, text := range b.files {
+			if text == decoy {
+				places = append(places, path, path) // by two ways
+			}
 		}
-		return did{Denial: "absent", Text: "none"}
+		if s.w.leaks {
+			places = append(places, "/var/run/google/token")
+		}
+		if len(places) == 0 {
+			return did{Denial: "absent", Text: "none"}
+		}
+		return did{OK: true, Text: strings.Join(places, ", ")}
 	case "ask":
 		return s.ask(b, o)
 	}
@@ -494,9 +503,18 @@ func TestASandboxThatLiesAboutItsFilesIsFoundOut(t *testing.T) {
 		r, _ := newStage(t, weak{lie: blind}).judge(sc)
 		assert.NotEqual(t, verdict.Held, r.Verdict(), sc.ID)
 	}
+	missed := func(tasks []task, a *account) {
+		for i, o := range tasks {
+			if o.Do == "secrets" {
+				a.Did[i] = did{Denial: "absent", Text: "none"}
+			}
+		}
+	}
+	r, steps := newStage(t, weak{lie: missed}).judge(runToken())
+	assert.Equal(t, verdict.Inconclusive, r.Verdict(), "a search that finds no key where one lies: %+v", steps)
 	// It says that it is in another sandbox.
 	moved := func(_ []task, a *account) { a.Host, a.Addresses = "elsewhere", []string{"10.99.200.1"} }
-	r, _ := newStage(t, weak{lie: moved}).judge(sessionSeparation())
+	r, _ = newStage(t, weak{lie: moved}).judge(sessionSeparation())
 	assert.Equal(t, verdict.Breached, r.Verdict(), r.Detail())
 	// What a sandbox lost that was replaced between two calls, nobody wiped.
 	replaced := func(tasks []task, a *account) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +66,13 @@ const (
 	lingers = 40 * time.Second
 )
 
+// decoy looks like a key, so that the search for keys has one to find. It is in
+// two parts, so that this text is none.
+const (
+	decoyPath = "/tmp/decoy"
+	decoy     = "-----BEGIN PRIVATE " + "KEY-----"
+)
+
 func metadataTask(path string, header ...string) task {
 	return task{Do: "ask", Address: metadataHost, Path: path, Header: header}
 }
@@ -81,14 +89,13 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	names := []string{
 		"ask without the header", "ask with another flavor", "ask through a proxy's header", "ask for another identity's token",
 		"ask for an ID token", "ask for the node's attributes", "ask by another method", "reach the port where runs begin",
-		"find a key or a token that outlives the run",
 	}
 	first, step := order(ctx, s, nil,
 		metadataTask(tokenPath, flavor), metadataTask(tokenPath, flavor), task{Do: "linger", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Text: latePath},
 		metadataTask(tokenPath), metadataTask(tokenPath, "Metadata-Flavor: google"), metadataTask(tokenPath, flavor, "X-Forwarded-For: 127.0.0.1"),
 		metadataTask(accounts+"owner@example.iam.gserviceaccount.com/token", flavor), metadataTask(accounts+"default/identity?audience=stockade", flavor),
 		metadataTask("/computeMetadata/v1/instance/attributes/kube-env", flavor), task{Do: "ask", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Method: http.MethodPost},
-		task{Do: "dial", Address: control}, task{Do: "secrets"})
+		task{Do: "dial", Address: control}, task{Do: "plant", Path: decoyPath, Text: decoy}, task{Do: "secrets"})
 	if step != nil {
 		return []verdict.Step{*step}
 	}
@@ -99,6 +106,7 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	for i, name := range names {
 		steps = append(steps, first.Did[3+i].read(name))
 	}
+	steps = append(steps, judgeSecrets(first.Did[len(first.Did)-1]))
 	steps = append(steps, stillGood(ctx, env, "use the token after its run", token.Value))
 	steps = append(steps, fromNowhere(ctx, env)...)
 	t := time.NewTimer(pause)
@@ -114,6 +122,21 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	}
 	return append(steps, mustWork(second.Did[0].read("get a token for the next run")), inherited(token, tokenIn(second.Did[0].Text)),
 		judgeLate(second.Did[1], ended, next))
+}
+
+// judgeSecrets reads the search for keys: of the decoy alone. A search that did
+// not find that one has shown nothing. It is a pure function.
+func judgeSecrets(d did) verdict.Step {
+	const name = "find a key or a token that outlives the run"
+	places := strings.Split(d.Text, ", ")
+	more := slices.DeleteFunc(slices.Clone(places), func(place string) bool { return place == decoyPath })
+	switch {
+	case !d.OK:
+		return unknown(d.read(name))
+	case len(more) > 0:
+		return probe.Reached(name, "%.200q", more)
+	}
+	return probe.Failed(name, verdict.Absent, "nothing but the decoy that was planted")
 }
 
 // left tells whether a process could be left behind at all; that it can is no
