@@ -80,7 +80,7 @@ prove-all: build ## The same for every system that has mutants, after `make depl
 
 .PHONY: test-cluster
 test-cluster: build ## Run the tests that need the cluster of `make deploy PROFILES=all`, as root
-	go test -count=1 -timeout 40m -tags cluster ./conformance/e2e/... ./infra/node/engine/...
+	go test -count=1 -timeout 45m -tags cluster ./conformance/e2e/... ./infra/node/engine/...
 
 # What takes long is left to FAULTS=, which does all: a fault at each resource in
 # turn, some five minutes a stack, of which CI does gke-shared, that has what the

@@ -133,7 +133,11 @@ func (s *settings) gateway(ctx context.Context, log *slog.Logger) (*gateway.Gate
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	s.pool.Client, s.pool.Log, s.pool.Holder = client, log, s.holder
+	keep, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	s.pool.Client, s.pool.Keep, s.pool.Log, s.pool.Holder = client, keep, log, s.holder
 	if s.pool.Holder == "" {
 		s.pool.Holder = "server-" + strings.ToLower(rand.Text())
 	}

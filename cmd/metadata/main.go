@@ -18,6 +18,9 @@ import (
 	"github.com/stockade-dev/stockade/workloads/program"
 )
 
+// perSandbox is more connections than any client library has open at a time.
+const perSandbox = 64
+
 func main() {
 	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stderr) }))
 }
@@ -52,7 +55,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	s, err := metadata.New(o)
 	if err == nil {
 		err = serve.HTTP(ctx,
-			serve.Server{Addr: listen, Handler: s, Log: o.Log},
+			serve.Server{Addr: listen, Handler: s, Log: o.Log, PerClient: perSandbox},
 			serve.Server{Addr: control, Handler: metadata.Control(s), Log: o.Log})
 	}
 	if err != nil {

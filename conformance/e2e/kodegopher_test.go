@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -39,7 +40,16 @@ type gopher struct {
 	kube    *kube.Client
 	target  descriptor.Target
 	callers map[string]string
+
+	mu   sync.Mutex
+	ways []func(context.Context) (net.Conn, error)
+	next int
 }
+
+// serverWays is how many ways to the server there are, each to a replica chosen
+// by chance: a hundred sessions with a tunnel each would be an attack on the API
+// server.
+const serverWays = 6
 
 func newGopher(t *testing.T, name string) *gopher {
 	t.Helper()
@@ -64,12 +74,18 @@ func newGopher(t *testing.T, name string) *gopher {
 		g.callers, err = descriptor.ReadCallers(g.target.Callers)
 		require.NoError(t, err)
 	}
+	for range serverWays {
+		g.ways = append(g.ways, target.ForwardTo(g.kube.Config, g.kube.Clientset, g.target.Namespace, g.target.Gateway, "mcp"))
+	}
 	return g
 }
 
 // open begins a session with one of the server's replicas.
 func (g *gopher) open(ctx context.Context, caller string) (*target.MCPSession, error) {
-	way := target.ForwardTo(g.kube.Config, g.kube.Clientset, g.target.Namespace, g.target.Gateway, "mcp")
+	g.mu.Lock()
+	g.next++
+	way := g.ways[g.next%len(g.ways)]
+	g.mu.Unlock()
 	return target.MCP{Dial: way, Token: g.callers[caller]}.Open(ctx)
 }
 
@@ -206,13 +222,21 @@ func TestAHundredSessionsOfFiveUsers(t *testing.T) {
 	var mu sync.Mutex
 	tokens, hosts := map[string]int{}, map[string]int{}
 	var all sync.WaitGroup
+	// They have to be open at once, and not to be opened and closed at once.
+	door := make(chan struct{}, 8)
 	for i := range crowd {
 		all.Go(func() {
+			door <- struct{}{}
 			s, err := g.open(t.Context(), users[i%5])
+			<-door
 			if !assert.NoError(t, err, "session %d", i) {
 				return
 			}
-			defer func() { assert.NoError(t, s.Close(), "session %d", i) }()
+			defer func() {
+				door <- struct{}{}
+				assert.NoError(t, s.Close(), "session %d", i)
+				<-door
+			}()
 			v, asked, ok := visitOnce(ctx, t, s, string(agent), i)
 			refused.Add(int32(asked)) //nolint:gosec // a handful
 			if !ok {
@@ -264,7 +288,8 @@ func visitOnce(ctx context.Context, t *testing.T, s *target.MCPSession, agent st
 	if !assert.NoError(t, err) {
 		return v, 0, false
 	}
-	tick := time.NewTicker(2 * time.Second)
+	// Each refusal costs the API server some requests.
+	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
 	for {
 		// A run that has begun is let to its end.
@@ -276,8 +301,12 @@ func visitOnce(ctx context.Context, t *testing.T, s *target.MCPSession, agent st
 			ok := assert.NoError(t, json.Unmarshal([]byte(r.Stdout), &v), "session %d: %+v", i, r) && assert.Len(t, v.Did, 4)
 			return v, refused, ok
 		}
-		assert.Contains(t, r.Message, "as many as a user may have", "session %d", i)
-		refused++
+		// One who has a slot may wait in vain for a sandbox that has to be started
+		// among all the others. It comes again, as it is told.
+		if !strings.Contains(r.Message, "try again later") {
+			assert.Contains(t, r.Message, "as many as a user may have", "session %d", i)
+			refused++
+		}
 		select {
 		case <-ctx.Done():
 			return v, refused, false

@@ -33,7 +33,7 @@ func sessionSeparation() suite.Scenario {
 		About: "A session leaves a canary in the files that last longest, `/app/persist` and `/tmp`. While it lives, another session of the same user, and then one of " +
 			"another user, look for it in every file that a program can reach and in what every process was started with. Both name the first one's sandbox in " +
 			"`X-Sandbox-*` headers, which the router behind the server goes by. The first session finds its own canary by the same search, and by the API server's word " +
-			"all three were in different sandboxes, each its user's own.",
+			"all three were in different sandboxes, each its user's own. Where callers do not authenticate there is one user, and all three sessions are its own.",
 		Claims: []string{"KG-02"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1005", "T1552.001", "T1210"},
 		Refs:       []string{"https://modelcontextprotocol.io/specification/2025-06-18/basic/security_best_practices"},

@@ -52,6 +52,7 @@ type weak struct {
 	grace                                time.Duration
 	namespaces                           []string // of the router, besides its own
 	noWipe, sharedPersist, oneBox, leaks bool
+	keepsLocked                          bool // what is in a folder that nobody may enter
 	lingers                              bool
 	lie                                  func(tasks []task, a *account) // of the sandbox, about what it did
 	answer                               string                         // of a sandbox, instead of an account
@@ -77,6 +78,7 @@ type stage struct {
 type box struct {
 	host, ip string
 	files    map[string]string
+	locked   string // a folder
 }
 
 func newStage(t *testing.T, w weak) *stage {
@@ -277,7 +279,8 @@ func (s *stage) run(name, stdin string) string {
 	}
 	b := s.box(name)
 	for path := range b.files {
-		if strings.HasPrefix(path, "/app/") && !strings.HasPrefix(path, "/app/persist/") && !s.w.noWipe {
+		kept := s.w.noWipe || s.w.keepsLocked && b.locked != "" && strings.HasPrefix(path, b.locked)
+		if strings.HasPrefix(path, "/app/") && !strings.HasPrefix(path, "/app/persist/") && !kept {
 			delete(b.files, path)
 		}
 	}
@@ -307,8 +310,10 @@ func (s *stage) do(b *box, o task) did {
 		s.files(b, o.Path)[o.Path] = o.Text
 		return did{OK: true}
 	case "lock":
+		b.locked = o.Path
 		return did{OK: true}
 	case "find":
+		b.locked = "" // as the agent does
 		var places []string
 		for _, files := range []map[string]string{b.files, s.persist} {
 			for path, text := range files {
@@ -325,8 +330,9 @@ func (s *stage) do(b *box, o task) did {
 		text, ok := s.files(b, o.Path)[o.Path]
 		if o.Path == latePath {
 			ok = true
+			text = fmt.Sprintf("%d 200\n", s.ended.Add(-time.Second).UnixMilli())
 			if s.w.lingers {
-				text = fmt.Sprintf("%d 200\n", s.ended.Add(2*pause/3).UnixMilli())
+				text += fmt.Sprintf("%d 200\n", s.ended.Add(2*pause/3).UnixMilli())
 			}
 		}
 		if !ok {
@@ -338,10 +344,19 @@ func (s *stage) do(b *box, o task) did {
 	case "linger":
 		return did{OK: true}
 	case "secrets":
-		if s.w.leaks {
-			return did{OK: true, Text: "/var/run/google/token"}
+		var places []string
+		for path, text := range b.files {
+			if text == decoy {
+				places = append(places, path, path) // by two ways
+			}
 		}
-		return did{Denial: "absent", Text: "none"}
+		if s.w.leaks {
+			places = append(places, "/var/run/google/token")
+		}
+		if len(places) == 0 {
+			return did{Denial: "absent", Text: "none"}
+		}
+		return did{OK: true, Text: strings.Join(places, ", ")}
 	case "ask":
 		return s.ask(b, o)
 	}
@@ -420,6 +435,7 @@ func TestSessionScenariosNoticeWhatIsWeak(t *testing.T) {
 		"nobody asks who ends":               {weak{noAuth: true}, sessionTakeover(), "list the tools as nobody"},
 		"a router of every namespace":        {weak{namespaces: []string{"kube-system"}}, routerHeaders(), "name a system namespace"},
 		"nothing is wiped":                   {weak{noWipe: true}, appWipe(), "find in /app what the call before left"},
+		"a lock that stops the wipe":         {weak{keepsLocked: true}, appWipe(), "find in /app what the call before left"},
 		"a folder that outlives":             {weak{sharedPersist: true}, appWipe(), "find something of the session before"},
 		"a token that outlives its run":      {weak{grace: time.Minute}, runToken(), "use the token after its run"},
 		"a process that outlives its run":    {weak{lingers: true}, runToken(), "left behind"},
@@ -487,10 +503,27 @@ func TestASandboxThatLiesAboutItsFilesIsFoundOut(t *testing.T) {
 		r, _ := newStage(t, weak{lie: blind}).judge(sc)
 		assert.NotEqual(t, verdict.Held, r.Verdict(), sc.ID)
 	}
+	missed := func(tasks []task, a *account) {
+		for i, o := range tasks {
+			if o.Do == "secrets" {
+				a.Did[i] = did{Denial: "absent", Text: "none"}
+			}
+		}
+	}
+	r, steps := newStage(t, weak{lie: missed}).judge(runToken())
+	assert.Equal(t, verdict.Inconclusive, r.Verdict(), "a search that finds no key where one lies: %+v", steps)
 	// It says that it is in another sandbox.
 	moved := func(_ []task, a *account) { a.Host, a.Addresses = "elsewhere", []string{"10.99.200.1"} }
-	r, _ := newStage(t, weak{lie: moved}).judge(sessionSeparation())
+	r, _ = newStage(t, weak{lie: moved}).judge(sessionSeparation())
 	assert.Equal(t, verdict.Breached, r.Verdict(), r.Detail())
+	// What a sandbox lost that was replaced between two calls, nobody wiped.
+	replaced := func(tasks []task, a *account) {
+		if len(tasks) == 2 && tasks[1].Do == "read" {
+			a.Host = "elsewhere"
+		}
+	}
+	r, _ = newStage(t, weak{lie: replaced}).judge(appWipe())
+	assert.Equal(t, verdict.Inconclusive, r.Verdict(), r.Detail())
 }
 
 func TestATargetWithoutAServerGivesNoEvidence(t *testing.T) {
@@ -605,16 +638,20 @@ func TestALateAnswerCountsBetweenTheRunsOnly(t *testing.T) {
 	}{
 		"ended with the run":       {"9900 200\n10100 200\n", false, verdict.Killed},
 		"a token in between":       {"11000 200\n", true, ""},
-		"refused in between":       {"11000 403\n11100 403\n", false, verdict.HTTP403},
-		"a token of the next run":  {"12500 200\n", false, verdict.Killed},
-		"lost in between":          {"11000 0\n11100 403\n", false, verdict.Unknown},
-		"lines that are no answer": {"x 200\n\n200\n", false, verdict.Killed},
+		"refused in between":       {"9900 200\n11000 403\n11100 403\n", false, verdict.HTTP403},
+		"a token of the next run":  {"9900 200\n12500 200\n", false, verdict.Killed},
+		"lost in between":          {"9900 200\n11000 0\n11100 403\n", false, verdict.Unknown},
+		"lines that are no answer": {"9900 200\nx 200\n\n200\n", false, verdict.Killed},
+		"it never began":           {"", false, verdict.Unknown},
+		"it got none in the run":   {"9800 403\n9900 0\n", false, verdict.Unknown},
+		"it ended by itself":       {"-31000 200\n9000 200\n", false, verdict.Unknown},
 	} {
 		s := judgeLate(did{OK: true, Text: c.text}, ended, next)
 		assert.Equal(t, c.ok, s.OK, name)
 		assert.Equal(t, c.class, s.Class, name)
 	}
 	assert.Equal(t, verdict.Unknown, judgeLate(did{Denial: "absent"}, ended, next).Class, "a file that is not there says nothing")
+	assert.Contains(t, agent, fmt.Sprintf("lingerFor = %d * time.Second", int(lingers.Seconds())))
 }
 
 func TestTokensAreComparedAndNotShown(t *testing.T) {
@@ -648,6 +685,8 @@ func TestTokensAreComparedAndNotShown(t *testing.T) {
 }
 
 func TestOnlyWhatIsOutsideOfPersistIsLeft(t *testing.T) {
+	assert.True(t, judgeSearch(did{OK: true, Text: strings.Join(planted, ", ")}).OK)
+	assert.Equal(t, verdict.Unknown, judgeSearch(did{OK: true, Text: strings.Join(planted[1:], ", ")}).Class, "a search that misses one")
 	assert.Equal(t, verdict.Absent, judgeLeft(did{OK: true, Text: "/app/persist/kept, /app/persist/kept"}).Class)
 	got := judgeLeft(did{OK: true, Text: "/app/persist/kept, /app/.hidden"})
 	assert.True(t, got.OK)

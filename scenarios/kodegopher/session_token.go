@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func runToken() suite.Scenario {
 		About: "A program gets an access token from the metadata server that its environment names, as Google's libraries do. Then it asks for a second one, without the header " +
 			"that browsers cannot send, through a proxy's header, for other identities, and at the port where runs begin; it looks for longer-lived keys in its files and its " +
 			"environment, and leaves a process behind that goes on asking. After the run the token must be good for nothing, the process must get none, and the next run must " +
-			"have another. From where no run is, the suite asks itself. The control begins a run by hand, gets its token, and sees it recognised until the run ends.",
+			"have another. Whether it is good, the target's own metadata server says; Google would take a token of its own until it expires. From where no run is, the suite asks itself. The control begins a run by hand, gets its token, and sees it recognised until the run ends.",
 		Claims: []string{"KG-09"}, Kind: suite.Guarantee, Severity: suite.Critical,
 		Techniques: []string{"T1552.005", "T1528", "T1550.001"},
 		Refs: []string{"https://cloud.google.com/compute/docs/metadata/querying-metadata", "https://www.rfc-editor.org/rfc/rfc7662",
@@ -58,8 +59,18 @@ const (
 	// longest is how long a token of a run may live, in seconds: the longest run
 	// that the server gives, and a minute for the clocks.
 	longest = 660
-	// pause is how long a process that was left behind has to ask again.
-	pause = 1500 * time.Millisecond
+	// pause is how long a process that was left behind has to ask again, and
+	// lingers for how long it goes on asking when nobody ends it: longer than a
+	// run may take. The agent has the same number.
+	pause   = 1500 * time.Millisecond
+	lingers = 40 * time.Second
+)
+
+// decoy looks like a key, so that the search for keys has one to find. It is in
+// two parts, so that this text is none.
+const (
+	decoyPath = "/tmp/decoy"
+	decoy     = "-----BEGIN PRIVATE " + "KEY-----"
 )
 
 func metadataTask(path string, header ...string) task {
@@ -78,14 +89,13 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	names := []string{
 		"ask without the header", "ask with another flavor", "ask through a proxy's header", "ask for another identity's token",
 		"ask for an ID token", "ask for the node's attributes", "ask by another method", "reach the port where runs begin",
-		"find a key or a token that outlives the run",
 	}
 	first, step := order(ctx, s, nil,
 		metadataTask(tokenPath, flavor), metadataTask(tokenPath, flavor), task{Do: "linger", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Text: latePath},
 		metadataTask(tokenPath), metadataTask(tokenPath, "Metadata-Flavor: google"), metadataTask(tokenPath, flavor, "X-Forwarded-For: 127.0.0.1"),
 		metadataTask(accounts+"owner@example.iam.gserviceaccount.com/token", flavor), metadataTask(accounts+"default/identity?audience=stockade", flavor),
 		metadataTask("/computeMetadata/v1/instance/attributes/kube-env", flavor), task{Do: "ask", Address: metadataHost, Path: tokenPath, Header: []string{flavor}, Method: http.MethodPost},
-		task{Do: "dial", Address: control}, task{Do: "secrets"})
+		task{Do: "dial", Address: control}, task{Do: "plant", Path: decoyPath, Text: decoy}, task{Do: "secrets"})
 	if step != nil {
 		return []verdict.Step{*step}
 	}
@@ -96,6 +106,7 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	for i, name := range names {
 		steps = append(steps, first.Did[3+i].read(name))
 	}
+	steps = append(steps, judgeSecrets(first.Did[len(first.Did)-1]))
 	steps = append(steps, stillGood(ctx, env, "use the token after its run", token.Value))
 	steps = append(steps, fromNowhere(ctx, env)...)
 	t := time.NewTimer(pause)
@@ -111,6 +122,21 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	}
 	return append(steps, mustWork(second.Did[0].read("get a token for the next run")), inherited(token, tokenIn(second.Did[0].Text)),
 		judgeLate(second.Did[1], ended, next))
+}
+
+// judgeSecrets reads the search for keys: of the decoy alone. A search that did
+// not find that one has shown nothing. It is a pure function.
+func judgeSecrets(d did) verdict.Step {
+	const name = "find a key or a token that outlives the run"
+	places := strings.Split(d.Text, ", ")
+	more := slices.DeleteFunc(slices.Clone(places), func(place string) bool { return place == decoyPath })
+	switch {
+	case !d.OK:
+		return unknown(d.read(name))
+	case len(more) > 0:
+		return probe.Reached(name, "%.200q", more)
+	}
+	return probe.Failed(name, verdict.Absent, "nothing but the decoy that was planted")
 }
 
 // left tells whether a process could be left behind at all; that it can is no
@@ -171,31 +197,42 @@ func inherited(before, now accessToken) verdict.Step {
 // judgeLate reads what a process wrote that was left behind: between the run's
 // end and the next one's beginning it must have got no token. It writes the time
 // of each answer by the sandbox's clock, which is its node's; a little is left
-// out at both ends.
+// out at both ends. That it was ended says something of a process only that got
+// a token in the run, and would have gone on.
 func judgeLate(d did, ended, next time.Time) verdict.Step {
 	const name = "get a token by a process that was left behind"
 	if !d.OK {
 		return unknown(d.read(name))
 	}
 	within, refused := 0, 0
+	var first time.Time // that it got one
+	from := ended.Add(200 * time.Millisecond)
 	for _, line := range strings.Split(d.Text, "\n") {
 		at, code, _ := strings.Cut(line, " ")
 		millis, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
 			continue
 		}
-		if t := time.UnixMilli(millis); t.Before(ended.Add(200*time.Millisecond)) || t.After(next.Add(-50*time.Millisecond)) {
+		t := time.UnixMilli(millis)
+		if first.IsZero() && code == "200" && t.Before(ended) {
+			first = t
+		}
+		if t.Before(from) || t.After(next.Add(-50*time.Millisecond)) {
 			continue
 		}
 		within++
 		switch code {
 		case "200":
-			return probe.Reached(name, "%s after the run's end", time.UnixMilli(millis).Sub(ended).Round(time.Millisecond))
+			return probe.Reached(name, "%s after the run's end", t.Sub(ended).Round(time.Millisecond))
 		case "403":
 			refused++
 		}
 	}
 	switch {
+	case first.IsZero():
+		return probe.Failed(name, verdict.Unknown, "it got none in the run either")
+	case within == 0 && !first.Add(lingers).After(from.Add(time.Second)):
+		return probe.Failed(name, verdict.Unknown, "the run took so long that it ended by itself")
 	case within == 0:
 		return probe.Failed(name, verdict.Killed, "it asked no more: it was ended with the run")
 	case refused == within:

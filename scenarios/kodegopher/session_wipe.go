@@ -4,6 +4,8 @@ package kodegopher
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -18,8 +20,8 @@ func appWipe() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.app-wipe",
 		Title: "Keep a file beyond a call and beyond the session",
-		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot; and one in `/app/persist`. The next call of the same " +
-			"session must find the last one and no other. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
+		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot; one in `/app/persist`; and one in `/tmp`. The next call of the same " +
+			"session must find the one in `/app/persist` and no other in `/app`. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
 			"be in another one and find nothing at all.",
 		Claims: []string{"KG-10"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1005", "T1564.001"},
@@ -32,24 +34,26 @@ func appWipe() suite.Scenario {
 	}
 }
 
+// planted are the files that a program leaves.
+var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file", "/tmp/kept"}
+
 func leaveFiles(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	canary := canaryOf(env)
 	s, step := enter(ctx, env, "user3")
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	first, step := order(ctx, s, nil,
-		task{Do: "plant", Path: "/app/persist/kept", Text: canary},
-		task{Do: "plant", Path: "/app/plain", Text: canary},
-		task{Do: "plant", Path: "/app/.hidden", Text: canary},
-		task{Do: "plant", Path: "/app/locked/file", Text: canary},
-		task{Do: "lock", Path: "/app/locked"},
-		task{Do: "find", Text: canary})
+	var tasks []task
+	for _, path := range planted {
+		tasks = append(tasks, task{Do: "plant", Path: path, Text: canary})
+	}
+	// The search opens what is locked, and so comes before the lock.
+	first, step := order(ctx, s, nil, append(tasks, task{Do: "lock", Path: "/app/locked"}, task{Do: "find", Text: canary}, task{Do: "lock", Path: "/app/locked"})...)
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	steps := []verdict.Step{mustWork(unknown(first.Did[5].read("find in the call what it left itself")))}
-	for _, d := range first.Did[:5] {
+	steps := []verdict.Step{judgeSearch(first.Did[len(planted)+1])}
+	for _, d := range slices.Delete(slices.Clone(first.Did), len(planted)+1, len(planted)+2) {
 		if !d.OK {
 			return append(steps, probe.Failed("leave files in /app", verdict.Unknown, "%.120q", d.Text))
 		}
@@ -61,6 +65,10 @@ func leaveFiles(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	second, step := order(ctx, s, nil, task{Do: "find", Text: canary}, task{Do: "read", Path: "/app/persist/kept"})
 	if step != nil {
 		return append(steps, *step)
+	}
+	if second.Host != first.Host {
+		// What was lost with a sandbox was not wiped, and what was kept is no loss.
+		return append(steps, probe.Failed("make the next call in the same sandbox", verdict.Unknown, "it was in %.60q, and the one before in %.60q", second.Host, first.Host))
 	}
 	steps = append(steps, judgeLeft(second.Did[0]), judgeKept(canary, second.Did[1]))
 	if err := s.Close(); err != nil {
@@ -99,6 +107,19 @@ func afterwards(ctx context.Context, env *suite.APIEnv, canary string, held []su
 	}
 	return append(steps, next.Did[0].read("find something of the session before"),
 		shared("be given the sandbox of the session before", []account{first}, next))
+}
+
+// judgeSearch reads a search in the call that left the files: one that misses any
+// of them proves nothing in the next call. It is a pure function.
+func judgeSearch(d did) verdict.Step {
+	step := mustWork(unknown(d.read("find in the call what it left itself")))
+	found := strings.Split(d.Text, ", ")
+	for _, path := range planted {
+		if step.OK && !slices.Contains(found, path) {
+			step.OK, step.Class, step.Detail = false, verdict.Unknown, fmt.Sprintf("it missed %s: %.200q", path, d.Text)
+		}
+	}
+	return step
 }
 
 // judgeLeft reads a search in a later call of the session: only what is in

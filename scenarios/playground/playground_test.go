@@ -127,15 +127,17 @@ func TestOnlyTheRulesOwnWordsAreADenial(t *testing.T) {
 		code          int
 		want          verdict.Class
 		ok            bool
+		by            string
 	}{
-		"the policy's message":       {"reject-privileged", "denied request: playground: privileged containers are not allowed", 422, verdict.AdmissionDenied, false},
-		"Pod Security, the same":     {"reject-privileged", `violates PodSecurity "restricted:latest": privileged (container "run" must not set securityContext.privileged=true)`, 403, verdict.AdmissionDenied, false},
-		"Pod Security, another":      {"reject-host-port", `violates PodSecurity "restricted:latest": privileged (container "run" ...)`, 403, verdict.Unknown, false},
-		"another rule of the policy": {"reject-privileged", "playground: init containers are not allowed", 422, verdict.Unknown, false},
-		"the API server's own":       {"reject-privileged", "spec.containers[0].securityContext: Invalid value: cannot set allowPrivilegeEscalation to false and privileged to true", 422, verdict.Unknown, false},
-		"a quota":                    {"require-digest", "exceeded quota: runs", 403, verdict.Unknown, false},
-		"taken":                      {"require-digest", "", 201, "", true},
-		"no Pod Security for it":     {"require-no-token", `violates PodSecurity "restricted:latest"`, 403, verdict.Unknown, false},
+		"the policy's message":       {"reject-privileged", "denied request: playground: privileged containers are not allowed", 422, verdict.AdmissionDenied, false, "refused by the admission policy: "},
+		"Pod Security, the same":     {"reject-privileged", `violates PodSecurity "restricted:latest": privileged (container "run" must not set securityContext.privileged=true)`, 403, verdict.AdmissionDenied, false, "refused by Pod Security: "},
+		"Pod Security, another":      {"reject-host-port", `violates PodSecurity "restricted:latest": privileged (container "run" ...)`, 403, verdict.Unknown, false, "refused, but not by this rule: "},
+		"another rule of the policy": {"reject-privileged", "playground: init containers are not allowed", 422, verdict.Unknown, false, "refused, but not by this rule: "},
+		"the API server's own":       {"reject-privileged", "spec.containers[0].securityContext: Invalid value: cannot set allowPrivilegeEscalation to false and privileged to true", 422, verdict.Unknown, false, "refused, but not by this rule: "},
+		"a quota":                    {"require-digest", "exceeded quota: runs", 403, verdict.Unknown, false, "refused, but not by this rule: "},
+		"taken":                      {"require-digest", "", 201, "", true, ""},
+		"Pod Security of its own":    {"require-pod-security", `violates PodSecurity "restricted:latest": seccompProfile`, 403, verdict.AdmissionDenied, false, "refused by Pod Security: "},
+		"no Pod Security for it":     {"require-no-token", `violates PodSecurity "restricted:latest"`, 403, verdict.Unknown, false, "refused, but not by this rule: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			steps := byID[c.rule].ask(t.Context(), env(&server{answer: suite.Answer{Code: c.code, Message: c.message}}))
@@ -143,6 +145,7 @@ func TestOnlyTheRulesOwnWordsAreADenial(t *testing.T) {
 			for _, s := range steps {
 				assert.Equal(t, c.ok, s.OK, s.Detail)
 				assert.Equal(t, c.want, s.Class, s.Detail)
+				assert.True(t, strings.HasPrefix(s.Detail, c.by), s.Detail)
 			}
 		})
 	}
@@ -500,18 +503,24 @@ func TestAProgramOfAnotherAccountIsFound(t *testing.T) {
 	}
 }
 
+func space(name string, labels object) object {
+	return object{"metadata": object{"name": name, "labels": labels}}
+}
+
 func TestTheServiceAsksAsItself(t *testing.T) {
 	own := right("", "pods", "create delete get list watch")
 	c := cluster{
 		core("playground-system", "pods"):                       listOf(pod("execution", object{"serviceAccountName": "execution"})),
 		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": review(),
+		"/api/v1/namespaces": listOf(space("default", nil), space("kube-system", nil), space("playground", nil), space("playground-system", nil),
+			space("elsewhere", nil), space("mutant-x", object{"stockade.dev/mutant": "true"})),
 	}
 	var asked []suite.Request
 	e := env(&server{})
 	e.Do = func(ctx context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
 		asked = append(asked, r)
 		want := suite.Service
-		if r.Verb == http.MethodGet && r.Path == core("playground-system", "pods") {
+		if r.Verb == http.MethodGet && (r.Path == core("playground-system", "pods") || r.Path == "/api/v1/namespaces") {
 			want = suite.Administrator
 		}
 		assert.Equal(t, want, as, r.Path)
@@ -522,11 +531,13 @@ func TestTheServiceAsksAsItself(t *testing.T) {
 	for _, step := range steps {
 		assert.Contains(t, executionRights().Accept, step.Class, "%s: %s", step.Name, step.Detail)
 	}
-	for _, ns := range []string{"playground", "playground-system", "default", "kube-system"} {
-		assert.True(t, slices.ContainsFunc(asked, func(r suite.Request) bool {
-			return strings.HasSuffix(r.Path, "selfsubjectrulesreviews") && admission.Child(r.Body, "spec")["namespace"] == ns
-		}), ns)
+	var reviewed []any
+	for _, r := range asked {
+		if strings.HasSuffix(r.Path, "selfsubjectrulesreviews") {
+			reviewed = append(reviewed, admission.Child(r.Body, "spec")["namespace"])
+		}
 	}
+	assert.ElementsMatch(t, []any{"playground", "playground-system", "default", "kube-system", "elsewhere"}, reviewed)
 	// What it may do in the playground it may do nowhere else.
 	c["/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"] = review(own)
 	n := 0
@@ -535,7 +546,10 @@ func TestTheServiceAsksAsItself(t *testing.T) {
 			n++
 		}
 	}
-	assert.Equal(t, 3, n)
+	assert.Equal(t, 4, n)
+	c["/api/v1/namespaces"] = suite.Answer{Code: 403}
+	assert.True(t, slices.ContainsFunc(executionRights().Ask(t.Context(), e), func(s verdict.Step) bool { return s.Class == verdict.Unknown }),
+		"where else it may do something was not looked at")
 	e.Components = nil
 	assert.Equal(t, verdict.ToolMissing, executionRights().Ask(t.Context(), e)[0].Class)
 }

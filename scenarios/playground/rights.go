@@ -26,7 +26,7 @@ func executionRights() suite.Scenario {
 		ID:    "playground.execution-rights",
 		Title: "Leave the sandbox namespace as the execution service",
 		About: "Looks whether every program of the service's runs as the service's account, and asks the API server which rights that account has in the playground, " +
-			"in the service's own namespace, in `default` and in `kube-system`: to manage Pods of the playground and to enter them, and what every account has, and " +
+			"in the service's own namespace, and in every other one of the cluster: to manage Pods of the playground and to enter them, and what every account has, and " +
 			"no more. Then, as that account, asks for secrets, nodes, tokens and Pods of other namespaces, for an exec there, and for changes of what holds the runs: " +
 			"policies, quota, roles and the namespace's labels. The control is what the service needs: the Pods of the playground.",
 		Claims: []string{"PG-10"}, Kind: suite.Guarantee, Severity: suite.Critical,
@@ -41,7 +41,11 @@ func executionRights() suite.Scenario {
 			for _, ns := range env.Components {
 				steps = append(steps, readAccounts(ctx, env, ns))
 			}
-			for _, ns := range slices.Concat([]string{env.Namespace}, env.Components, []string{"default", "kube-system"}) {
+			all, step := namespaces(ctx, env)
+			if step != nil {
+				return append(steps, *step)
+			}
+			for _, ns := range all {
 				steps = append(steps, readRights(ctx, env, ns))
 			}
 			return append(steps, askAll(ctx, env, forbidden(env))...)
@@ -107,6 +111,27 @@ var onPods = []string{"create /pods", "delete /pods", "get /pods", "list /pods",
 // publicPaths are what every account may read besides the API's objects, with what
 // lies below: the role system:discovery and that of the tokens' issuer.
 var publicPaths = []string{"/api", "/apis", "/healthz", "/livez", "/readyz", "/openapi", "/version", "/openid/v1/jwks", "/.well-known/openid-configuration"}
+
+// namespaces are all of the cluster, the target's own first. Those of mutants of
+// a deployment, which are weak on purpose and whose runs the service may make,
+// are left out, but for the one that is attacked.
+func namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step) {
+	all := append([]string{env.Namespace}, env.Components...)
+	list, step := items(ctx, env, "list the namespaces", "/api/v1/namespaces")
+	if step != nil {
+		return nil, step
+	}
+	if len(list) == 0 {
+		return nil, &verdict.Step{Name: "list the namespaces", Class: verdict.Unknown, Detail: "there is none"}
+	}
+	for _, ns := range list {
+		labels := at(ns, "metadata", "labels")
+		if _, mutant := labels["stockade.dev/mutant"]; !mutant && !slices.Contains(all, nameOf(ns)) {
+			all = append(all, nameOf(ns))
+		}
+	}
+	return all, nil
+}
 
 func readRights(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	answer, err := env.Do(ctx, suite.Service, suite.Request{

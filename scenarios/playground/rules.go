@@ -192,7 +192,7 @@ func (r rule) scenario() suite.Scenario {
 	}
 	return suite.Scenario{
 		ID: "playground." + r.id, Title: r.title,
-		About: r.about + " The attack asks for a Pod of the template's with this one thing changed, as a dry run. " +
+		About: r.about + " The attack asks for a Pod of the template's with this one thing changed, as a dry run; the report says who refused it. " +
 			"The control is the same Pod unchanged, which has to be taken.",
 		Claims: []string{claim}, Kind: suite.Guarantee, Severity: r.severity,
 		Techniques: []string{"T1610"},
@@ -231,13 +231,20 @@ func (r rule) control(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	return steps
 }
 
-// own demands that it was this rule that refused.
+// own demands that it was this rule that refused, and says whose refusal it was:
+// of two that forbid the same, the second may be missing for as long as there is
+// the first.
 func (r rule) own(step verdict.Step) verdict.Step {
-	if step.Class != verdict.AdmissionDenied || strings.Contains(step.Detail, r.says) ||
-		r.standard != "" && strings.Contains(step.Detail, "violates PodSecurity") && strings.Contains(step.Detail, r.standard) {
-		return step
+	standard := strings.Contains(step.Detail, "violates PodSecurity")
+	switch {
+	case step.Class != verdict.AdmissionDenied:
+	case standard && (strings.Contains(step.Detail, r.says) || r.standard != "" && strings.Contains(step.Detail, r.standard)):
+		step.Detail = "refused by Pod Security: " + step.Detail
+	case !standard && strings.Contains(step.Detail, r.says):
+		step.Detail = "refused by the admission policy: " + step.Detail
+	default:
+		step.Class, step.Detail = verdict.Unknown, "refused, but not by this rule: "+step.Detail
 	}
-	step.Class, step.Detail = verdict.Unknown, "refused, but not by this rule: "+step.Detail
 	return step
 }
 

@@ -50,7 +50,11 @@ type system struct {
 	url     string // the router's
 	tokens  *metadata.Server
 	control metadata.Client
-	log     *safeBuffer
+	// identities are what replicas ask for; the control where nothing stands here.
+	identities gateway.Identities
+	// pool replaces what gives replicas their sandboxes; nil leaves it.
+	pool func(gateway.Pool) gateway.Pool
+	log  *safeBuffer
 
 	mu   sync.Mutex
 	seen []http.Header // what reached the router
@@ -124,8 +128,16 @@ func (s *system) replica(name string, users ...string) (string, *gateway.Gateway
 		Timeouts: sandboxes.Timeouts{Poll: 2 * time.Millisecond}, Log: log,
 	})
 	require.NoError(s.t, err)
+	from := gateway.Pool(pool)
+	if s.pool != nil {
+		from = s.pool(from)
+	}
+	identities := s.identities
+	if identities == nil {
+		identities = s.control
+	}
 	g, err := gateway.New(context.Background(), gateway.Options{
-		Pool: pool, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: s.control, Log: log,
+		Pool: from, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: identities, Log: log,
 	})
 	require.NoError(s.t, err)
 	var guard func(http.Handler) http.Handler
@@ -465,6 +477,50 @@ func TestARunsTokenIsGoneWithTheRun(t *testing.T) {
 	require.NoError(t, session.Close())
 }
 
+// deaf loses the answers to what it passes on, or the first requests.
+type deaf struct {
+	metadata.Client
+	begins bool // whose answers are lost
+	ends   int  // how many of which do not arrive
+	began  []metadata.Run
+}
+
+func (d *deaf) Begin(ctx context.Context, r metadata.Run) error {
+	d.began = append(d.began, r)
+	err := d.Client.Begin(ctx, r)
+	if d.begins {
+		return errors.New("no answer")
+	}
+	return err
+}
+
+func (d *deaf) End(ctx context.Context, id string) error {
+	if d.ends--; d.ends >= 0 {
+		return errors.New("not sent")
+	}
+	return d.Client.End(ctx, id)
+}
+
+func TestNoIdentityStaysForAnAnswerThatWasLost(t *testing.T) {
+	for name, d := range map[string]*deaf{"that a run began": {begins: true}, "that it ended": {ends: 2}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t, cannedRunner(0, func(_ string, q wire.Request) (int, string) {
+				text, _ := json.Marshal(wire.Result{Run: q.Run, Build: wire.Build{OK: true}, Started: true})
+				return http.StatusOK, string(text)
+			}))
+			d.Client, s.identities = s.control, d
+			url, _ := s.replica("a")
+			session := s.mustConnect(url, "")
+			_, err := call(t.Context(), session, gateway.Input{Code: "x"})
+			assert.Equal(t, d.begins, err != nil, err)
+			require.Len(t, d.began, 1)
+			// An id that goes on cannot begin again.
+			assert.NoError(t, s.control.Begin(t.Context(), d.began[0]), "the identity outlived its run")
+			require.NoError(t, session.Close())
+		})
+	}
+}
+
 func TestASandboxThatIsLostIsReplaced(t *testing.T) {
 	for what, answer := range map[string]func(wire.Request) (int, string){
 		"it could not be cleaned": func(wire.Request) (int, string) { return http.StatusGone, `{"error":"x"}` },
@@ -501,6 +557,41 @@ func TestASandboxThatIsLostIsReplaced(t *testing.T) {
 			s.empty()
 		})
 	}
+}
+
+// ending is a pool whose first sandbox's claim ends at the first renewal.
+type ending struct {
+	gateway.Pool
+	once sync.Once
+}
+
+func (*ending) TTL() time.Duration { return 30 * time.Millisecond }
+
+func (e *ending) Renew(ctx context.Context, b *sandboxes.Sandbox) (err error) {
+	e.once.Do(func() { err = sandboxes.ErrLost })
+	if err != nil {
+		return err
+	}
+	return e.Pool.Renew(ctx, b)
+}
+
+func TestASandboxThatEndsBetweenTwoCallsIsToldOf(t *testing.T) {
+	s := newSystem(t, cannedRunner(0, func(_ string, q wire.Request) (int, string) {
+		text, _ := json.Marshal(wire.Result{Run: q.Run, Build: wire.Build{OK: true}, Started: true})
+		return http.StatusOK, string(text)
+	}))
+	s.pool = func(p gateway.Pool) gateway.Pool { return &ending{Pool: p} }
+	url, _ := s.replica("a")
+	session := s.mustConnect(url, "")
+	_, err := call(t.Context(), session, gateway.Input{Code: "x"})
+	require.NoError(t, err)
+	s.empty()
+	_, err = call(t.Context(), session, gateway.Input{Code: "x"})
+	require.ErrorContains(t, err, "without the files of this one")
+	_, err = call(t.Context(), session, gateway.Input{Code: "x"})
+	require.NoError(t, err)
+	require.NoError(t, session.Close())
+	s.empty()
 }
 
 func TestASandboxThatDiesIsReplaced(t *testing.T) {

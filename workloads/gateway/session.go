@@ -31,6 +31,9 @@ type session struct {
 
 	mu  sync.Mutex
 	box *sandboxes.Sandbox
+	// lost is true when a sandbox ended between two calls: the next call says so
+	// before there is another.
+	lost bool
 }
 
 // maxWaiting is how many calls of a session may wait for their turn: clients
@@ -119,6 +122,9 @@ func (s *session) keep() {
 		err := s.g.o.Pool.Renew(s.ctx, b)
 		switch {
 		case errors.Is(err, sandboxes.ErrLost):
+			s.mu.Lock()
+			s.lost = s.box == b
+			s.mu.Unlock()
 			s.drop(b)
 		case err != nil && s.ctx.Err() == nil:
 			s.g.o.Log.Warn("a claim was not renewed", "sandbox", b.Name, "err", err)
@@ -129,9 +135,13 @@ func (s *session) keep() {
 // sandbox returns the session's own. Only the call that has the turn asks.
 func (s *session) sandbox(ctx context.Context) (*sandboxes.Sandbox, error) {
 	s.mu.Lock()
-	b := s.box
+	b, lost := s.box, s.lost
+	s.lost = false
 	s.mu.Unlock()
-	if b != nil {
+	switch {
+	case lost:
+		return nil, fmt.Errorf("%w: its claim ended", ErrLost)
+	case b != nil:
 		return b, nil
 	}
 	b, err := s.g.o.Pool.Take(ctx, s.user)
@@ -171,14 +181,11 @@ func (s *session) run(ctx context.Context, q wire.Request) (wire.Result, error) 
 		return wire.Result{}, err
 	}
 	if i := s.g.o.Identities; i != nil {
+		// Before it is asked for: an answer that is lost may be of a run that began.
+		defer s.disown(ctx, i, q.Run)
 		if err := i.Begin(ctx, metadata.Run{ID: q.Run, Addrs: b.Addrs, Seconds: int(callTimeout.Seconds())}); err != nil {
 			return wire.Result{}, err
 		}
-		defer func() {
-			if err := i.End(context.WithoutCancel(ctx), q.Run); err != nil {
-				s.g.o.Log.Error("a run's identity ends by itself", "run", q.Run, "err", err)
-			}
-		}()
 	}
 	res, err := s.g.o.Runner.Run(ctx, b, q)
 	if errors.Is(err, ErrLost) {
@@ -186,6 +193,34 @@ func (s *session) run(ctx context.Context, q wire.Request) (wire.Result, error) 
 	}
 	return res, err
 }
+
+// disown takes a run's identity away, and tries again while that is refused: a
+// token must not be good for minutes after its run for one answer that was lost.
+func (s *session) disown(ctx context.Context, i Identities, run string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), disownTimeout)
+	defer cancel()
+	tick := time.NewTicker(disownEvery)
+	defer tick.Stop()
+	for {
+		err := i.End(ctx, run)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			s.g.o.Log.Error("a run's identity ends by itself", "run", run, "err", err)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// How long a run's identity is tried to be taken away, and the pause between two
+// tries.
+const (
+	disownTimeout = 10 * time.Second
+	disownEvery   = 200 * time.Millisecond
+)
 
 // run is the tool. What it returns as an error is shown to the client; the log
 // has the rest, under the id of the run.

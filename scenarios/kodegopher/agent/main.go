@@ -52,8 +52,9 @@ const (
 	talkTime  = 10 * time.Second
 	maxText   = 8 << 10
 	maxSearch = 1 << 20 // bytes of a file that are searched
-	lingerFor = 20 * time.Second
-	lingerGap = 50 * time.Millisecond
+	// Longer than a run may take, and fewer lines than a text holds.
+	lingerFor = 40 * time.Second
+	lingerGap = 100 * time.Millisecond
 )
 
 func main() {

@@ -130,6 +130,7 @@ func TestATokenThatProvesNothingIsRefused(t *testing.T) {
 		"another algorithm":            sign(t, jose.PS256, k.rsa, claims(nil)),
 		"a weaker algorithm":           sign(t, jose.RS384, k.rsa, claims(nil)),
 		"for another application":      with("aud", "another-client"),
+		"for another application too":  with("aud", []string{client, "another-client"}),
 		"for nobody":                   with("aud", nil),
 		"by another issuer":            with("iss", "https://accounts.google.com.evil.example.com"),
 		"by no issuer":                 with("iss", nil),

@@ -116,6 +116,10 @@ func (g *Google) Verify(ctx context.Context, token string) (Identity, error) {
 	if t.Subject == "" {
 		return Identity{}, fmt.Errorf("%w: it has no subject", ErrInvalid)
 	}
+	// A token that others take as well, any of them could have passed on.
+	if len(t.Audience) != 1 {
+		return Identity{}, fmt.Errorf("%w: it is for %d applications", ErrInvalid, len(t.Audience))
+	}
 	return Identity{
 		User: "oidc:" + g.issuer + ":" + t.Subject, Name: claims.Email,
 		Allowed: g.allowed(claims.Email, claims.EmailVerified, claims.HostedDomain),

@@ -4,6 +4,7 @@ package sandboxes
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 )
@@ -36,6 +38,7 @@ const (
 	ManagedBy      = "kode-gopher"
 	HolderLabel    = "kode-gopher.stockade.dev/holder" // the server that made it
 	UserLabel      = "kode-gopher.stockade.dev/user"   // a digest, see [Digest]
+	tryNote        = "kode-gopher.stockade.dev/try"    // an annotation: the very request that made it
 )
 
 // MaxPerUser is how many sandboxes a user may have at a time where nobody says
@@ -58,7 +61,11 @@ type Timeouts struct {
 
 // Options say where sandboxes come from.
 type Options struct {
-	Client    dynamic.Interface
+	Client dynamic.Interface
+	// Keep renews and ends what sessions have; nil means Client. With a client
+	// that has a rate of its own, a user who asks for sandboxes without end does
+	// not hold up the renewals of all others until theirs are gone.
+	Keep      dynamic.Interface
 	Namespace string
 	Pool      string // the SandboxWarmPool
 	// Holder names this server: its Pod's name. Another process of the same
@@ -121,6 +128,9 @@ func New(o Options) (*Manager, error) {
 			*f.to = f.or
 		}
 	}
+	if o.Keep == nil {
+		o.Keep = o.Client
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -144,6 +154,11 @@ func claimName(user string, slot int) string { return "kg-" + Digest(user) + "-"
 
 func (m *Manager) claims() dynamic.ResourceInterface {
 	return m.o.Client.Resource(Claims).Namespace(m.o.Namespace)
+}
+
+// kept are the claims for who keeps and ends them.
+func (m *Manager) kept() dynamic.ResourceInterface {
+	return m.o.Keep.Resource(Claims).Namespace(m.o.Namespace)
 }
 
 // Take returns a sandbox that is ready and nobody else's, or [ErrTooMany]. It
@@ -178,12 +193,16 @@ func (m *Manager) try(ctx context.Context, user, name string) (box *Sandbox, bus
 			m.count(name, -1)
 		}
 	}()
-	claim, err := m.claims().Create(ctx, m.claim(user, name), metav1.CreateOptions{FieldManager: ManagedBy})
+	try := rand.Text()
+	claim, err := m.claims().Create(ctx, m.claim(user, name, try), metav1.CreateOptions{FieldManager: ManagedBy})
 	if apierrors.IsAlreadyExists(err) {
 		busy, err = m.taken(ctx, name)
 		return nil, busy, err
 	}
 	if err != nil {
+		if unsure(err) {
+			m.retract(context.WithoutCancel(ctx), name, try)
+		}
 		return nil, false, fmt.Errorf("claiming a sandbox: %w", err)
 	}
 	box, err = m.await(ctx, name, claim.GetUID())
@@ -197,6 +216,39 @@ func (m *Manager) try(ctx context.Context, user, name string) (box *Sandbox, bus
 	return box, false, nil
 }
 
+// unsure tells whether a request may have been carried out that has failed: it
+// may have reached the API server, which did not say that it was not.
+func unsure(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+	}
+	return !utilnet.IsConnectionRefused(err)
+}
+
+// retractLooks is how often a claim is looked for that may only be on its way.
+const retractLooks = 5
+
+// retract removes a claim that was made although nobody was told, and no other
+// of its name.
+func (m *Manager) retract(ctx context.Context, name, try string) {
+	ctx, cancel := context.WithTimeout(ctx, m.o.Timeouts.Release)
+	defer cancel()
+	for looks := 1; ; looks++ {
+		claim, err := m.kept().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && claim.GetAnnotations()[tryNote] == try {
+			err = m.remove(ctx, name, claim.GetUID())
+		}
+		if err == nil || apierrors.IsNotFound(err) && looks >= retractLooks {
+			return
+		}
+		if m.pause(ctx) != nil {
+			m.o.Log.Warn("a claim may be there until it ends by itself", "claim", name, "err", err)
+			return
+		}
+	}
+}
+
 func (m *Manager) count(name string, by int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,12 +257,13 @@ func (m *Manager) count(name string, by int) {
 	}
 }
 
-func (m *Manager) claim(user, name string) *unstructured.Unstructured {
+func (m *Manager) claim(user, name, try string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": Claims.GroupVersion().String(), "kind": "SandboxClaim",
 		"metadata": map[string]any{
 			"name": name, "namespace": m.o.Namespace,
-			"labels": map[string]any{ManagedByLabel: ManagedBy, HolderLabel: m.o.Holder, UserLabel: Digest(user)},
+			"labels":      map[string]any{ManagedByLabel: ManagedBy, HolderLabel: m.o.Holder, UserLabel: Digest(user)},
+			"annotations": map[string]any{tryNote: try},
 		},
 		"spec": map[string]any{
 			"warmPoolRef": map[string]any{"name": m.o.Pool},
@@ -334,7 +387,7 @@ func (m *Manager) Renew(ctx context.Context, b *Sandbox) error {
 	if err != nil {
 		return fmt.Errorf("renewing a claim: %w", err)
 	}
-	claim, err := m.claims().Patch(ctx, b.claim, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: ManagedBy})
+	claim, err := m.kept().Patch(ctx, b.claim, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: ManagedBy})
 	// Another uid is no valid change of this one.
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || err == nil && claim.GetDeletionTimestamp() != nil {
 		return ErrLost
@@ -358,7 +411,7 @@ func (m *Manager) remove(ctx context.Context, name string, uid types.UID) error 
 	defer cancel()
 	foreground := metav1.DeletePropagationForeground
 	for {
-		err := m.claims().Delete(ctx, name, metav1.DeleteOptions{
+		err := m.kept().Delete(ctx, name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &foreground,
 		})
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -374,7 +427,7 @@ func (m *Manager) remove(ctx context.Context, name string, uid types.UID) error 
 // Collect removes the claims that nobody will: those whose time is over, and
 // those of an earlier process of this server's name. It returns how many.
 func (m *Manager) Collect(ctx context.Context) (int, error) {
-	list, err := m.claims().List(ctx, metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + ManagedBy})
+	list, err := m.kept().List(ctx, metav1.ListOptions{LabelSelector: ManagedByLabel + "=" + ManagedBy})
 	if err != nil {
 		return 0, fmt.Errorf("collecting claims: %w", err)
 	}

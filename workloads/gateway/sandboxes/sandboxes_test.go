@@ -3,6 +3,7 @@
 package sandboxes_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,8 +13,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/stockade-dev/stockade/workloads/gateway/fake"
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
@@ -211,6 +215,69 @@ func TestRenewingMovesTheEndOn(t *testing.T) {
 	now = now.Add(time.Minute)
 	require.NoError(t, m.Renew(t.Context(), b))
 	assert.Greater(t, end(), first)
+}
+
+// asking is a client for new sandboxes, which after a while must not be used.
+type asking struct {
+	dynamic.Interface
+	t    *testing.T
+	over bool
+}
+
+func (a *asking) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	assert.False(a.t, a.over, "whoever asks for sandboxes can hold this up")
+	return a.Interface.Resource(r)
+}
+
+func TestWhatSessionsHaveDoesNotWaitForWhoAsksForMore(t *testing.T) {
+	c := fake.New(t)
+	client := &asking{Interface: c.Client(), t: t}
+	m := manager(t, c, "a", func(o *sandboxes.Options) { o.Client, o.Keep = client, c.Client() })
+	b := take(t, m, "u")
+	client.over = true
+	require.NoError(t, m.Renew(t.Context(), b))
+	_, err := m.Collect(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, m.Release(t.Context(), b))
+	empty(t, c)
+}
+
+// hasty gives up on what it asks for just when that has been done.
+type hasty struct{ dynamic.Interface }
+
+func (h hasty) Resource(r schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return hastyResource{h.Interface.Resource(r)}
+}
+
+type hastyResource struct {
+	dynamic.NamespaceableResourceInterface
+}
+
+func (h hastyResource) Namespace(ns string) dynamic.ResourceInterface {
+	return hastyCreate{h.NamespaceableResourceInterface.Namespace(ns)}
+}
+
+type hastyCreate struct{ dynamic.ResourceInterface }
+
+func (h hastyCreate) Create(ctx context.Context, o *unstructured.Unstructured, opts metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
+	if _, err := h.ResourceInterface.Create(ctx, o, opts, sub...); err != nil {
+		return nil, err
+	}
+	return nil, context.Canceled
+}
+
+func TestAClaimWhoseMakingGotNoAnswerIsTakenBack(t *testing.T) {
+	c := fake.New(t)
+	m := manager(t, c, "a", func(o *sandboxes.Options) { o.Client = hasty{Interface: c.Client()} })
+	_, err := m.Take(t.Context(), "u")
+	require.ErrorIs(t, err, context.Canceled)
+	empty(t, c)
+	// Another's of the same name stays.
+	other := take(t, manager(t, c, "b", nil), "u")
+	_, err = m.Take(t.Context(), "u")
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Eventually(t, func() bool { return len(c.Claims()) == 1 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, m.Renew(t.Context(), other))
 }
 
 func TestASandboxThatIsNotTheClaimsOwnIsNotUsed(t *testing.T) {

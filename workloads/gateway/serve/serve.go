@@ -27,6 +27,10 @@ type Server struct {
 	// Stop is called when the server is told to stop, before it waits for the
 	// requests that are under way; nil for nothing to do.
 	Stop func(context.Context) error
+	// PerClient is how many connections one address may have at a time; 0 is no
+	// bound. Where the clients are sandboxes, one of them must not take the
+	// memory that the server has for all.
+	PerClient int
 }
 
 // What a client may take, and how long a server waits for requests when it is
@@ -50,6 +54,9 @@ func HTTP(ctx context.Context, servers ...Server) error {
 				_ = l.Close() // nobody has seen it
 			}
 			return fmt.Errorf("serving: %w", err)
+		}
+		if s.PerClient > 0 {
+			l = &fair{Listener: l, most: s.PerClient, open: map[string][]*counted{}}
 		}
 		listeners = append(listeners, l)
 	}
