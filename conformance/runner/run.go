@@ -155,6 +155,7 @@ func (r *execution) attack(ctx context.Context) error {
 	}
 	r.field = field
 	r.applicability(ctx)
+	r.dropGate()
 	var first, batch, sessions, alone, fatal []*trial
 	for _, c := range r.cases {
 		switch {
@@ -184,6 +185,17 @@ func (r *execution) attack(ctx context.Context) error {
 		return interrupted(ctx)
 	}
 	return nil
+}
+
+// dropGate leaves out a gate that nobody selected where none of those for whom it
+// was added applies. It answers nothing that was asked, and its Held would make a
+// run conformant in which nothing else was attacked.
+func (r *execution) dropGate() {
+	rests := func(c *trial) bool { return c.s.ID != r.o.Gate.ID && c.fixed == nil && networked(c.s) }
+	if !r.o.gateAdded || slices.ContainsFunc(r.cases, rests) {
+		return
+	}
+	r.cases = slices.DeleteFunc(r.cases, func(c *trial) bool { return c.s.ID == r.o.Gate.ID })
 }
 
 // gate doubts every network verdict of the run where it was not shown that the

@@ -292,6 +292,23 @@ func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
 	assert.Equal(t, "disk.write", o.Scenario.ID)
 }
 
+// What was asked for does not apply: the gate's own Held is no answer to it.
+func TestTheGateAloneMakesNoRunConformant(t *testing.T) {
+	f, _ := gated(t, denied, denied)
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID != "net.connect" })
+	f.o.Scenarios[0].Needs = []suite.Feature{suite.IPv6}
+	run := f.run(t)
+	o := only(t, run)
+	assert.Equal(t, "net.connect", o.Scenario.ID)
+	assert.Equal(t, verdict.NotApplicable, o.Result.Verdict(), said(o))
+	assert.Equal(t, verdict.ExitInconclusive, verdict.ExitCode(run.Verdict()))
+
+	f.o.Scenarios = append(f.o.Scenarios, f.o.Gate) // now somebody asks for it
+	run = f.run(t)
+	assert.Len(t, run.Outcomes, 2)
+	assert.Equal(t, verdict.ExitConformant, verdict.ExitCode(run.Verdict()))
+}
+
 func TestAMissingFeatureDoesNotEndTheAttack(t *testing.T) {
 	var n atomic.Int32
 	s := scenario("net.connect", func(ctx context.Context, e *probe.Env) []verdict.Step {
