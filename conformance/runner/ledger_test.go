@@ -4,6 +4,7 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,6 +95,32 @@ func TestCleanupLeavesALivingRunAlone(t *testing.T) {
 	g.objects[one] = "alive"
 	_, err = Cleanup(t.Context(), dir, g)
 	require.NoError(t, err)
+	assert.Contains(t, g.objects, one)
+}
+
+// meanwhile is a cluster in which something happens just before it is listed.
+type meanwhile struct {
+	*ground
+	happens func()
+}
+
+func (m meanwhile) Labelled(ctx context.Context) ([]Owned, error) {
+	m.happens()
+	return m.ground.Labelled(ctx)
+}
+
+func TestCleanupLeavesARunAloneThatBeginsMeanwhile(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	var l *Ledger
+	_, err := Cleanup(t.Context(), dir, meanwhile{g, func() {
+		var err error
+		l, err = OpenLedger(dir, "new", g.cluster)
+		require.NoError(t, err)
+		require.NoError(t, l.Creating(one))
+		g.objects[one] = "new"
+	}})
+	require.NoError(t, err)
+	defer l.Close() //nolint:errcheck // the test is over
 	assert.Contains(t, g.objects, one)
 }
 
