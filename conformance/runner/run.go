@@ -244,10 +244,15 @@ func (r *execution) applicability(ctx context.Context) {
 				// It is attacked all the same: the attack's own evidence says
 				// more than the absence does.
 				c.missing = f
-			case !declared && !a.has:
+			case !declared && !a.has && c.fixed == nil:
 				skip := verdict.Skip("the target has no %s, and does not claim to", f)
 				c.fixed = &skip
 			}
+		}
+		// What does not apply for one feature is not excused for another that is
+		// declared.
+		if c.missing != "" && c.fixed != nil && c.fixed.Verdict() == verdict.NotApplicable {
+			c.fixed = nil
 		}
 	}
 }

@@ -201,6 +201,17 @@ func TestApplicabilityIsDeclaredTimesDetected(t *testing.T) {
 	}
 }
 
+func TestAFeatureThatIsMissingIsNotExcusedByAnother(t *testing.T) {
+	for _, needs := range [][]suite.Feature{{suite.GVisor, suite.IPv6}, {suite.IPv6, suite.GVisor}} {
+		s := scenario("net.connect", denied)
+		s.Needs = needs
+		f := setup(t, s)
+		f.o.Declared = []suite.Feature{suite.GVisor} // and it has neither
+		o := only(t, f.run(t))
+		assert.Equal(t, verdict.Breached, o.Result.Verdict(), "%v: %s", needs, said(o))
+	}
+}
+
 func TestWhatTheSandboxPrintsIsJudgedOutsideOfIt(t *testing.T) {
 	var printed atomic.Value
 	s := scenario("work.print", func(context.Context, *probe.Env) []verdict.Step {
