@@ -67,7 +67,9 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	run.Residue = append(run.Residue, r.clean(ctx)...)
 	run.Ended = r.now()
 	for _, c := range r.cases {
-		run.Outcomes = append(run.Outcomes, c.outcome())
+		out := c.outcome()
+		out.Added = r.o.gateAdded && c.s.ID == r.o.Gate.ID
+		run.Outcomes = append(run.Outcomes, out)
 	}
 	if runErr != nil {
 		run.Incomplete = runErr.Error()

@@ -285,6 +285,8 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 				got[o.Scenario.ID] = o
 			}
 			require.Len(t, got, 3, "the gate is in the report, although nobody selected it")
+			assert.True(t, got["policy.enforced"].Added)
+			assert.False(t, got["net.connect"].Added || got["disk.write"].Added)
 			assert.Equal(t, "gate", first.Load())
 			assert.Equal(t, c.want, got["net.connect"].Result.Verdict(), said(got["net.connect"]))
 			assert.Equal(t, verdict.Held, got["disk.write"].Result.Verdict(), "it has nothing to do with the network")
