@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -54,6 +56,34 @@ func TestALedgerSurvivesAKillInTheMiddleOfALine(t *testing.T) {
 		}
 		assert.Len(t, rec.Left, want, "cut at %d", cut)
 	}
+}
+
+// A file that may not grow is what a full disk is: the write is cut short.
+func TestALedgerSurvivesAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	l, err := OpenLedger(dir, "run1", "uid")
+	require.NoError(t, err)
+	path := filepath.Join(dir, "run1.ndjson")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	var had unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &had))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 20, Max: had.Max})) //nolint:gosec // a file has no less than nothing
+	err = l.Creating(one)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &had))
+	require.Error(t, err)
+	assert.Empty(t, l.Open(), "it must not be created, so there is nothing to remove")
+
+	require.NoError(t, l.Creating(two))
+	text, err := os.ReadFile(path) //nolint:gosec // the test's own
+	require.NoError(t, err)
+	rec, err := ReadLedger(bytes.NewReader(text))
+	require.NoError(t, err, string(text))
+	assert.Equal(t, []Ref{two}, rec.Left)
+	require.NoError(t, l.Close())
 }
 
 func TestAFinishedLedgerIsRemovedAndAnUnfinishedStays(t *testing.T) {
