@@ -205,6 +205,7 @@ time. A mutant that is named brings its own profile.`,
 			if err != nil {
 				return err
 			}
+			named := mutants
 			if cover {
 				mutants = a.Registry.Cover(func(m string) bool { return bases[m] == p.ID })
 			}
@@ -216,6 +217,9 @@ time. A mutant that is named brings its own profile.`,
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
 					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Progress: a.progress()})
+					if err == nil {
+						err = unproved(named, kills)
+					}
 					return a.conclude(ctx, run, kills, err, waivers, o)
 				})
 			})
@@ -226,6 +230,22 @@ time. A mutant that is named brings its own profile.`,
 	cmd.Flags().BoolVar(&cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
 	fixed(cmd, "profile", suite.ProfileIDs())
 	return cmd
+}
+
+// unproved is an error where a mutant that was named is not in the matrix, or
+// none at all is: what was left out, because the target lacks what it needs, was
+// not shown, and must not look as if it had been.
+func unproved(named []string, kills []runner.Kill) error {
+	if len(kills) == 0 {
+		return errors.New("no mutant was tried: the target lacks what they need")
+	}
+	left := slices.DeleteFunc(slices.Clone(named), func(m string) bool {
+		return slices.ContainsFunc(kills, func(k runner.Kill) bool { return k.Mutant == m })
+	})
+	if len(left) > 0 {
+		return fmt.Errorf("not tried, because the target lacks what they need: %s", strings.Join(left, ", "))
+	}
+	return nil
 }
 
 // proved returns the profile whose mutants are tried, and the profile of every
@@ -310,25 +330,24 @@ func (a *App) deliver(r *report.Report, waivers []report.Waiver, o output) error
 	for _, id := range r.Waive(waivers) {
 		a.progress().Note("the waiver for %s was not needed: remove it", id)
 	}
+	// A full disk must not keep what was found from who is looking.
 	path, err := a.save(r)
-	if err != nil {
-		return err
+	errs := []error{err}
+	if err == nil {
+		a.progress().Note("report kept in %s", path)
 	}
 	if o.out != "" {
-		if err := writeFile(o.out, r.JSON); err != nil {
-			return err
-		}
+		errs = append(errs, writeFile(o.out, r.JSON))
 	}
 	if o.junit != "" {
-		if err := writeFile(o.junit, r.JUnit); err != nil {
-			return err
-		}
+		errs = append(errs, writeFile(o.junit, r.JUnit))
 	}
-	a.progress().Note("report kept in %s", path)
 	if o.json {
-		return r.JSON(a.Stdout)
+		errs = append(errs, r.JSON(a.Stdout))
+	} else {
+		errs = append(errs, r.Text(a.Stdout, a.style()))
 	}
-	return r.Text(a.Stdout, a.style())
+	return errors.Join(errs...)
 }
 
 func (a *App) cleanupCmd() *cobra.Command {

@@ -159,12 +159,14 @@ func TestEveryMutantWeakensExactlyOneControl(t *testing.T) {
 		t.Run(m.ID, func(t *testing.T) {
 			is, err := m.build(disk)
 			require.NoError(t, err)
-			found := compare(twin(t, m, disk), is)
+			was := twin(t, m, disk)
+			found := compare(was, is)
 			if m.Scope == ScopeNode {
 				assert.Empty(t, found, "what a node's mutant changes is the node")
 				return
 			}
 			require.NotEmpty(t, found, "it changes nothing")
+			showsOnlyTheMutant(t, m, was, is)
 			for _, d := range found {
 				assert.Equal(t, m.Changes.Kind, d.kind)
 				// A change of shape (emptyDir to hostPath) differs in several
@@ -180,6 +182,54 @@ func TestEveryMutantWeakensExactlyOneControl(t *testing.T) {
 func below(p, place string) bool {
 	rest, found := strings.CutPrefix(p, place)
 	return found && (place == "" && p == "" || place != "" && (rest == "" || rest[0] == '.' || rest[0] == '['))
+}
+
+// seen are the objects of a rendering that an effect speaks of, or will when its
+// controllers have made them: Pods and network policies come out of templates.
+func seen(m Mutant, e Effect, objects []unstructured.Unstructured) (found []map[string]any) {
+	for _, o := range objects {
+		object := o.Object
+		switch kind := o.GetKind(); {
+		case kind == e.Kind:
+			if o.GetNamespace() != "" && o.GetNamespace() != m.Where(e) {
+				continue
+			}
+		case kind == "SandboxTemplate" && e.Kind == "Pod":
+			object, _, _ = unstructured.NestedMap(object, "spec", "podTemplate")
+		case kind == "SandboxTemplate" && e.Kind == "NetworkPolicy":
+			policy, _, _ := unstructured.NestedMap(object, "spec", "networkPolicy")
+			object = map[string]any{"spec": policy, "metadata": map[string]any{"name": o.GetName() + "-network-policy"}}
+		case kind == "PodTemplate" && e.Kind == "Pod":
+			object, _, _ = unstructured.NestedMap(object, "template")
+		case kind == "Deployment" && e.Kind == "Pod" && o.GetNamespace() == m.Where(e):
+			object, _, _ = unstructured.NestedMap(object, "spec", "template")
+		default:
+			continue
+		}
+		name, _, _ := unstructured.NestedString(object, "metadata", "name")
+		if e.Name == "" || e.Name == name {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// showsOnlyTheMutant demands that a mutant's effect is not there without it: by a
+// slip in its path, or because it looks at something else, one that did not take
+// effect would count.
+func showsOnlyTheMutant(t *testing.T, m Mutant, was, is []unstructured.Unstructured) {
+	t.Helper()
+	there := true
+	for _, e := range m.Effect {
+		assert.NotEmpty(t, seen(m, e, is), "there is no %s %s to look at", e.Kind, e.Name)
+		before := seen(m, e, was)
+		there = there && len(before) > 0
+		for _, object := range before {
+			ok, _, err := e.Check(object) // an index too large is an error, and nothing is there
+			there = there && err == nil && ok
+		}
+	}
+	assert.False(t, there, "its effect is there without it")
 }
 
 func TestADeclaredPlaceIsSmall(t *testing.T) {

@@ -7,7 +7,7 @@
 // What it pretends is told by the environment: FAKE_DOCTOR=missing,
 // FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER|pulumi and FAKE_DOWN=LAYER (that
 // one fails), FAKE_PLACE=none, FAKE_STACK=FILE (what a stack exports), FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
-// FAKE_PROVE=killed|survived|void.
+// FAKE_PROVE=killed|survived|void|none|some (those two try no mutant, and the first).
 package fake
 
 import (
@@ -264,6 +264,12 @@ func (m *machine) Prove(ctx context.Context, o cli.ProveOptions) ([]runner.Kill,
 	all := Registry().All()
 	run, err := m.Run(ctx, cli.RunOptions{Profile: o.Profile, Target: o.Profile.Target, Scenarios: all[1:], Progress: o.Progress})
 	fate := runner.Fate(m.getenv("FAKE_PROVE"))
+	switch fate {
+	case "none":
+		all = nil
+	case "some":
+		all, fate = all[:1], runner.Killed
+	}
 	var kills []runner.Kill
 	for _, s := range all {
 		if len(o.Mutants) > 0 && !slices.Contains(o.Mutants, s.Mutants[0]) {

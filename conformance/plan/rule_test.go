@@ -51,7 +51,7 @@ func TestAutopilotHasNoRulesForPools(t *testing.T) {
 	p.Autopilot = true
 	for id, v := range verdicts(autopilotGraph(), p) {
 		switch id {
-		case "plan.system-pool", "plan.reserved-taint", "plan.metadata-mode", "plan.pids-limit", "plan.cpu-quota", "plan.shielded-nodes":
+		case "plan.default-pool", "plan.system-pool", "plan.reserved-taint", "plan.metadata-mode", "plan.pids-limit", "plan.cpu-quota", "plan.shielded-nodes":
 			assert.Equal(t, verdict.NotApplicable, v, id)
 		default:
 			assert.Equal(t, verdict.Held, v, id)
@@ -209,6 +209,7 @@ func TestWhatEveryRuleWantsMustBeKnown(t *testing.T) {
 		"nodeConfig.kubeletConfig.podPidsLimit":                 "plan.pids-limit",
 		"nodeConfig.kubeletConfig.cpuCfsQuota":                  "plan.cpu-quota",
 		"nodeConfig.imageType":                                  "plan.gvisor-pool",
+		"removeDefaultNodePool":                                 "plan.default-pool",
 		"nodeConfig.serviceAccount":                             "plan.node-identity",
 		"nodeConfig.shieldedInstanceConfig.enableSecureBoot":    "plan.shielded-nodes",
 		"privateIpGoogleAccess":                                 "plan.private-google-access",
@@ -280,6 +281,15 @@ func TestAutopilotThatIsDeclaredMustBeOn(t *testing.T) {
 	p := full
 	p.Autopilot = true
 	assert.Equal(t, verdict.Breached, verdicts(standard(), p)["plan.gvisor-pool"])
+}
+
+// A cluster that makes its own nodes does not speak for one that does not.
+func TestEachClusterNeedsItsGVisor(t *testing.T) {
+	g := autopilotGraph()
+	require.Equal(t, verdict.Held, verdicts(g, Profile{})["plan.gvisor-pool"])
+	g.Resources = append(g.Resources, Resource{Type: typeCluster, Name: "another", Inputs: obj{"initialNodeCount": 3.0}})
+	assert.Equal(t, verdict.Inconclusive, verdicts(g, Profile{})["plan.gvisor-pool"])
+	assert.Equal(t, verdict.Inconclusive, verdicts(g, Profile{})["plan.default-pool"], "nobody says that its own pool goes")
 }
 
 // Weaknesses beyond the mutants: each rule looks at more than one place.

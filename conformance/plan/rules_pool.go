@@ -51,6 +51,21 @@ var poolRules = []*Rule{
 		judge: judgeGVisorPool,
 	},
 	{
+		ID: "plan.default-pool", Title: "Find nodes that no pool of the program describes",
+		About: "A cluster is born with a pool of Google's choice: nodes without gVisor that run as the project's default account, with a metadata server that gives out " +
+			"their own identity. Nothing of them stands in the plan, so that no other rule sees them; they have to be removed.",
+		Claims: []string{"AS-17", "AS-03", "KG-09"}, Severity: suite.High,
+		skip: noPools, present: hasPools,
+		Mutants: []Mutant{{"default-pool-kept", "the pool that the cluster was born with stays", set(typeCluster, "removeDefaultNodePool", false)}},
+		judge: func(l *look) {
+			for _, c := range l.each(typeCluster) {
+				if !autopilot(c) {
+					l.wants(c, "removeDefaultNodePool", true)
+				}
+			}
+		},
+	},
+	{
 		ID: "plan.system-pool", Title: "Find gVisor on the only pool",
 		About:  "GKE's own Pods do not run under gVisor: GKE refuses a cluster whose only pool is sandboxed, and the controller must not share a node with what it controls.",
 		Claims: []string{"AS-17", "AS-13"}, Severity: suite.High,
@@ -192,23 +207,25 @@ var poolRules = []*Rule{
 }
 
 func judgeGVisorPool(l *look) {
-	for _, c := range l.each(typeCluster) {
+	clusters, standard := l.each(typeCluster), 0
+	for _, c := range clusters {
 		on, st := c.flag("enableAutopilot")
 		switch {
 		case st == unknown:
 			l.missing(c, "enableAutopilot", st)
 			return
+		case on && hasPools(l.Graph):
+			l.weak("pools beside Autopilot", "there are %d", len(l.of(typePool)))
 		case on:
-			if hasPools(l.Graph) {
-				l.weak("pools beside Autopilot", "there are %d", len(l.of(typePool)))
-			} else {
-				l.sound("pools beside Autopilot", "there is none: GKE makes them, with gVisor on")
-			}
-			return
+			l.sound("pools beside Autopilot", "there is none: GKE makes them, with gVisor on")
 		case l.Autopilot:
 			l.weak(c.String()+": enableAutopilot", "it is off where Autopilot is declared")
-			return
+		default:
+			standard++
 		}
+	}
+	if len(clusters) > 0 && standard == 0 {
+		return
 	}
 	found, undecided := 0, false
 	for _, p := range l.each(typePool) {

@@ -35,7 +35,7 @@ func standard() Graph {
 	}
 	add("pulumi:pulumi:Stack", "stack", obj{})
 	add(typeCluster, "cluster", obj{
-		"datapathProvider": "ADVANCED_DATAPATH", "enableFqdnNetworkPolicy": true, "enableShieldedNodes": true, "deletionProtection": true,
+		"datapathProvider": "ADVANCED_DATAPATH", "enableFqdnNetworkPolicy": true, "enableShieldedNodes": true, "deletionProtection": true, "removeDefaultNodePool": true,
 		"privateClusterConfig":          obj{"enablePrivateNodes": true},
 		"controlPlaneEndpointsConfig":   obj{"ipEndpointsConfig": obj{"enabled": false}},
 		"anonymousAuthenticationConfig": obj{"mode": "LIMITED"},
@@ -96,6 +96,7 @@ func autopilotGraph() Graph {
 		if r.Type == typeCluster {
 			delete(r.Inputs, "datapathProvider")
 			delete(r.Inputs, "enableShieldedNodes")
+			delete(r.Inputs, "removeDefaultNodePool")
 			r.Inputs["enableAutopilot"] = true
 			r.Inputs["clusterAutoscaling"] = obj{"autoProvisioningDefaults": obj{"serviceAccount": "n@p.iam.gserviceaccount.com"}}
 			r.Inputs["nodePoolAutoConfig"] = obj{"nodeKubeletConfig": obj{"insecureKubeletReadonlyPortEnabled": "FALSE"}}

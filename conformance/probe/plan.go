@@ -5,6 +5,7 @@ package probe
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -174,9 +175,10 @@ func guarded(ctx context.Context, act Action, env *Env) (steps []verdict.Step) {
 
 // Collect turns a stream of frames into attempts, one for each order, in the
 // orders' order. Frames with a nonce or a scenario that no order has, or after
-// a completion, end the collection: somebody else is talking. The error says
-// why the stream ended early, if it did; attempts without a completion frame
-// then stay incomplete and carry the error's text.
+// a completion, end the collection: somebody else is talking, and may have been
+// all along, so that no attempt of such a stream counts as complete. A stream
+// that was only cut off keeps what was complete before. The error says why the
+// stream ended early, if it did; incomplete attempts carry its text.
 func Collect(r io.Reader, orders []Order, now func() time.Time) ([]verdict.Attempt, error) {
 	attempts := make([]verdict.Attempt, len(orders))
 	index := make(map[string]int, len(orders))
@@ -185,7 +187,10 @@ func Collect(r io.Reader, orders []Order, now func() time.Time) ([]verdict.Attem
 		index[o.Nonce] = i
 	}
 	err := collect(NewDecoder(r), orders, attempts, index, now)
+	cut := errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) // the latter between a head and its body
+	forged := errors.Is(err, ErrHostile) && !cut
 	for i := range attempts {
+		attempts[i].Complete = attempts[i].Complete && !forged
 		if !attempts[i].Complete && attempts[i].Error == "" {
 			attempts[i].Error = "the stream ended without a completion frame"
 			if err != nil {

@@ -110,6 +110,52 @@ func TestAPlanThatIsHeldEndsWithItsInput(t *testing.T) {
 	}
 }
 
+// Whoever reads the plan can answer all of it, and the decoder cannot tell. But
+// an answer in which a lie was seen is worth nothing, also what came before it.
+func TestNothingOfAForgedStreamIsComplete(t *testing.T) {
+	orders := []Order{order("n1", time.Second), order("n2", time.Second)}
+	var whole bytes.Buffer
+	enc := NewEncoder(&whole)
+	send := func(kind Kind, nonce string) {
+		f := Frame{Kind: kind, Scenario: "a.b", Nonce: nonce}
+		if kind == Step {
+			f.Step = &verdict.Step{Name: "x", Class: verdict.Dropped}
+		}
+		if kind == Done {
+			f.Steps = 1
+		}
+		require.NoError(t, enc.Encode(f))
+	}
+	send(Begin, "n1")
+	send(Step, "n1")
+	send(Done, "n1")
+	first := bytes.Clone(whole.Bytes())
+	send(Begin, "n2")
+	begun := bytes.Clone(whole.Bytes())
+	whole.Reset()
+	send(Step, "n3")
+	for name, c := range map[string]struct {
+		stream   []byte
+		complete bool
+	}{
+		"all that came is the probe's":   {first, true},
+		"it was cut in the second":       {begun, true},
+		"it was cut after a head":        {begun[:len(first)+frameHeaderLen], true},
+		"it was cut in a frame":          {begun[:len(begun)-3], true},
+		"a nonce that nobody gave out":   {append(bytes.Clone(begun), whole.Bytes()...), false},
+		"something that is no frame":     {append(bytes.Clone(begun), "HELD HELD"...), false},
+		"the same attempt a second time": {append(bytes.Clone(first), first...), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attempts, _ := Collect(bytes.NewReader(c.stream), orders, time.Now)
+			assert.Equal(t, c.complete, attempts[0].Complete)
+			assert.Len(t, attempts[0].Steps, 1, "what it said stays in the report, and a breach stays one")
+			assert.Equal(t, c.complete, attempts[0].Error == "")
+			assert.False(t, attempts[1].Complete)
+		})
+	}
+}
+
 func FuzzCollect(f *testing.F) {
 	orders := []Order{order("0123456789abcdef0123456789abcdef", time.Second)}
 	var good bytes.Buffer

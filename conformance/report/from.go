@@ -53,7 +53,7 @@ func result(o runner.Outcome) Result {
 		ID: s.ID, Title: s.Title, Claims: s.Claims, ClaimKind: s.Kind, Severity: s.Severity, Techniques: s.Techniques,
 		Verdict: o.Result.Verdict(), Reason: o.Result.Reason(), Detail: o.Result.Detail(),
 		Seconds: seconds(o.Took), Control: s.Control.Why,
-		ProbeOnly: s.ProbeOnly(),
+		ProbeOnly: s.ProbeOnly(), Added: o.Added,
 	}
 	for _, rd := range o.Rounds {
 		e := rd.Evidence

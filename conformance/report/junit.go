@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
@@ -47,6 +48,7 @@ type (
 		Error   *junitNote `xml:"error"`
 		Skipped *junitNote `xml:"skipped"`
 		Out     string     `xml:"system-out,omitempty"`
+		seconds float64
 	}
 	junitNote struct {
 		Message string `xml:"message,attr"`
@@ -55,28 +57,28 @@ type (
 	}
 )
 
-// JUnit writes the report for a CI system, one suite a family. Breached is a
+// JUnit writes the report for a CI system, one suite a family, one for the
+// mutants, and one for what went wrong with the run itself. Breached is a
 // failure; Inconclusive and NotRun are errors, for a CI system counts what is
 // skipped as fine; NotApplicable is skipped. Waivers do not show: they change
 // the exit code, and what is read here are verdicts.
 func (r *Report) JUnit(w io.Writer) error {
 	out := junitSuites{Name: "stockade", Time: secondsText(r.Seconds)}
 	at := map[string]int{}
-	for _, x := range r.Results {
-		family, _, _ := strings.Cut(x.ID, ".")
-		i, known := at[family]
+	for _, c := range r.junitCases() {
+		i, known := at[c.Class]
 		if !known {
 			i = len(out.Suites)
-			at[family] = i
+			at[c.Class] = i
 			out.Suites = append(out.Suites, junitSuite{
-				Name: family, Timestamp: r.Started.Format("2006-01-02T15:04:05"),
+				Name: c.Class, Timestamp: r.Started.Format("2006-01-02T15:04:05"),
 				Properties: []junitProperty{{"run", r.ID}, {"target", r.Target}},
 			})
 		}
 		s := &out.Suites[i]
-		c := junitCaseOf(x)
+		c.Time = secondsText(c.seconds)
 		s.Cases = append(s.Cases, c)
-		s.seconds += x.Seconds
+		s.seconds += c.seconds
 		s.Time = secondsText(s.seconds)
 		s.Tests++
 		out.Tests++
@@ -104,9 +106,47 @@ func (r *Report) JUnit(w io.Writer) error {
 	return err
 }
 
+// junitCases are the scenarios, and whatever else decides on the exit code: who
+// reads nothing but this file must not see less go wrong.
+func (r *Report) junitCases() []junitCase {
+	out := make([]junitCase, 0, len(r.Results)+len(r.Mutants))
+	for _, x := range r.Results {
+		out = append(out, junitCaseOf(x))
+	}
+	for i, m := range r.Mutants {
+		c := junitCase{Class: "mutants", Name: m.ID + "/" + m.Scenario}
+		if i == 0 || r.Mutants[i-1].ID != m.ID {
+			c.seconds = m.Seconds // it is the mutant's, and stands in each of its cells
+		}
+		note := &junitNote{Message: first(m.Detail, string(m.Fate)), Type: string(m.Fate)}
+		switch m.Fate {
+		case runner.Killed:
+			c.Out = m.Detail
+		case runner.Survived:
+			c.Failure = note
+		case runner.Void:
+			c.Error = note
+		default:
+			c.Error = note
+		}
+		out = append(out, c)
+	}
+	if r.Summary.NotApplicable == r.Summary.Total {
+		out = append(out, junitCase{Class: "run", Name: "attacks-something", Error: &junitNote{Message: r.Summary.Text, Type: r.Summary.Verdict.String()}})
+	}
+	if r.Incomplete != "" {
+		out = append(out, junitCase{Class: "run", Name: "ends", Error: &junitNote{Message: r.Incomplete, Type: "incomplete"}})
+	}
+	if len(r.Residue) > 0 {
+		out = append(out, junitCase{Class: "run", Name: "leaves-nothing-behind",
+			Failure: &junitNote{Message: strings.Join(r.Residue, "; "), Type: "residue"}})
+	}
+	return out
+}
+
 func junitCaseOf(x Result) junitCase {
 	family, name, _ := strings.Cut(x.ID, ".")
-	c := junitCase{Class: family, Name: name, Time: secondsText(x.Seconds)}
+	c := junitCase{Class: family, Name: name, seconds: x.Seconds}
 	note := &junitNote{Message: first(x.Detail, string(x.Reason), x.Verdict.String()), Type: x.Verdict.String(), Text: x.Title}
 	if x.Reason != "" {
 		note.Type += ": " + string(x.Reason)

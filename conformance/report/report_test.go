@@ -163,7 +163,39 @@ func TestJUnitIsXMLAndCountsWhatItHolds(t *testing.T) {
 	require.NoError(t, made(t).JUnit(&b))
 	var back junitSuites
 	require.NoError(t, xml.Unmarshal(b.Bytes(), &back))
-	assert.Equal(t, [4]int{6, 1, 2, 1}, [4]int{back.Tests, back.Failures, back.Errors, back.Skipped})
+	// Six scenarios, two cells of the matrix of which one is void, and the residue.
+	assert.Equal(t, [4]int{9, 2, 3, 1}, [4]int{back.Tests, back.Failures, back.Errors, back.Skipped})
+}
+
+// Who gates on the file alone sees all that the exit code speaks of.
+func TestJUnitFailsWhereTheExitCodeDoes(t *testing.T) {
+	sound := func() *runner.Run {
+		run := sample()
+		run.Outcomes, run.Residue = run.Outcomes[:1], nil
+		return run
+	}
+	killed := []runner.Kill{kills()[0]}
+	for name, c := range map[string]struct {
+		change func(*runner.Run)
+		kills  []runner.Kill
+	}{
+		"nothing is wrong":  {func(*runner.Run) {}, killed},
+		"a mutant survived": {func(*runner.Run) {}, []runner.Kill{{Mutant: "m", Scenario: "egress.tcp", Fate: runner.Survived}}},
+		"a mutant is void":  {func(*runner.Run) {}, []runner.Kill{{Mutant: "m", Scenario: "egress.tcp", Fate: runner.Void}}},
+		"it ended early":    {func(r *runner.Run) { r.Incomplete = "interrupted" }, killed},
+		"nothing applied":   {func(r *runner.Run) { r.Outcomes = sample().Outcomes[5:] }, nil},
+		"something is left": {func(r *runner.Run) { r.Residue = []string{"Pod a/b"} }, killed},
+	} {
+		run := sound()
+		c.change(run)
+		r, err := From(run, c.kills)
+		require.NoError(t, err)
+		var b bytes.Buffer
+		require.NoError(t, r.JUnit(&b))
+		var back junitSuites
+		require.NoError(t, xml.Unmarshal(b.Bytes(), &back))
+		assert.Equal(t, r.Gate() != verdict.ExitConformant, back.Failures+back.Errors > 0, name)
+	}
 }
 
 func TestTheRunIsNotChangedByReportingIt(t *testing.T) {

@@ -91,6 +91,9 @@ type Result struct {
 	// ProbeOnly is true when nothing outside of the Pod had to speak for the
 	// verdict: it is then as honest as the code in the sandbox.
 	ProbeOnly bool `json:"probeOnly,omitempty"`
+	// Added is true where nobody selected the scenario: the verdicts of the others
+	// rest on it, and its own answers nothing that was asked.
+	Added bool `json:"added,omitempty"`
 	// Rounds are all tries, in order: only Inconclusive is tried again.
 	Rounds []Round `json:"rounds,omitempty"`
 }

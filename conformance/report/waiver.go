@@ -84,7 +84,8 @@ func (r *Report) Waive(all []Waiver) (unused []string) {
 
 // Gate returns the exit code of a run with this report: that of the worst
 // verdict which is not waived, then residue, then mutants that were not
-// killed. With everything waived nothing was shown, which is inconclusive.
+// killed. With everything waived that was asked for nothing was shown, which is
+// inconclusive.
 func (r *Report) Gate() int {
 	waived := map[string]bool{}
 	for _, w := range r.Waivers {
@@ -92,7 +93,7 @@ func (r *Report) Gate() int {
 	}
 	var all []verdict.Verdict
 	for _, x := range r.Results {
-		if !waived[x.ID] {
+		if answers := !x.Added || x.Verdict != verdict.Held; answers && !waived[x.ID] {
 			all = append(all, x.Verdict)
 		}
 	}

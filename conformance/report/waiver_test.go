@@ -97,4 +97,15 @@ func TestWithEverythingWaivedNothingWasShown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, r.Waive([]Waiver{waiver("egress.metadata")}))
 	assert.Equal(t, verdict.ExitInconclusive, r.Gate())
+
+	// The run's gate was added by the runner: it is no answer to what was asked.
+	run.Outcomes = sample().Outcomes[:2]
+	run.Outcomes[0].Added = true
+	r, err = From(run, nil)
+	require.NoError(t, err)
+	r.Waive([]Waiver{waiver("egress.metadata")})
+	assert.Equal(t, verdict.ExitInconclusive, r.Gate())
+	r.Results[1].Added = false // egress.tcp; now it was asked for
+	require.Equal(t, "egress.tcp", r.Results[1].ID)
+	assert.Equal(t, verdict.ExitConformant, r.Gate())
 }

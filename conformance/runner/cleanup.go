@@ -45,16 +45,19 @@ func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err 
 	if err != nil {
 		return nil, fmt.Errorf("cleaning up: %w", err)
 	}
+	// First what there is, and then who lives: an object is in a ledger before it
+	// is in the cluster. The other way round, a run that begins in between would
+	// look dead, and lose what it has just made.
+	owned, err := r.Labelled(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cleaning up: %w", err)
+	}
 	gone, live, err := scan(dir)
 	defer func() {
 		for _, d := range gone {
 			_ = d.f.Close()
 		}
 	}()
-	if err != nil {
-		return nil, fmt.Errorf("cleaning up: %w", err)
-	}
-	owned, err := r.Labelled(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cleaning up: %w", err)
 	}

@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -41,7 +42,45 @@ func declared(f *suite.PodFacts, pod *corev1.Pod) {
 			}
 		}
 		variables(f, c)
+		f.Args = slices.Concat(f.Args, c.Command, c.Args)
+		f.Privileges = append(f.Privileges, privileges(pod.Spec.SecurityContext, c.SecurityContext)...)
 	}
+}
+
+// privileges tells what a container may do that Pod Security's level restricted
+// would not let it. What nobody says anything of, the runtime grants: its default
+// capabilities, set-user-id programs, and the image's own user, who may be root.
+func privileges(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) (found []string) {
+	if pod == nil {
+		pod = &corev1.PodSecurityContext{}
+	}
+	if c == nil {
+		c = &corev1.SecurityContext{}
+	}
+	if c.Privileged != nil && *c.Privileged {
+		found = append(found, "everything (privileged)")
+	}
+	if c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation {
+		found = append(found, "privilege escalation")
+	}
+	caps := c.Capabilities
+	if caps == nil {
+		caps = &corev1.Capabilities{}
+	}
+	if !slices.Contains(caps.Drop, "ALL") {
+		found = append(found, "the runtime's default capabilities")
+	}
+	for _, name := range caps.Add {
+		found = append(found, "the capability "+string(name))
+	}
+	user, unprivileged := cmp.Or(c.RunAsUser, pod.RunAsUser), cmp.Or(c.RunAsNonRoot, pod.RunAsNonRoot)
+	switch {
+	case user != nil && *user == 0:
+		found = append(found, "root")
+	case user == nil && (unprivileged == nil || !*unprivileged):
+		found = append(found, "the image's user")
+	}
+	return found
 }
 
 // volumeKind is the name of the one field that is set, as the API spells it.

@@ -14,8 +14,11 @@ import (
 
 func TestTheSpecIsReadForEveryContainer(t *testing.T) {
 	yes, no := true, false
-	tight := &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes}
+	user := int64(1000)
+	tight := &corev1.SecurityContext{ReadOnlyRootFilesystem: &yes, AllowPrivilegeEscalation: &no,
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		SecurityContext: &corev1.PodSecurityContext{RunAsUser: &user},
 		Volumes: []corev1.Volume{
 			{Name: "a", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "b", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}},
@@ -23,9 +26,9 @@ func TestTheSpecIsReadForEveryContainer(t *testing.T) {
 			{Name: "d", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: resource.NewQuantity(64<<20, resource.BinarySI)}}},
 			{Name: "e", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory"}}},
 		},
-		InitContainers: []corev1.Container{{SecurityContext: tight,
+		InitContainers: []corev1.Container{{SecurityContext: tight, Command: []string{"sh", "-c"}, Args: []string{"true"},
 			EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}}},
-		Containers: []corev1.Container{{SecurityContext: tight,
+		Containers: []corev1.Container{{SecurityContext: tight, Args: []string{"serve"},
 			VolumeMounts: []corev1.VolumeMount{{MountPath: "/tmp", Name: "a"}, {MountPath: "/ro", ReadOnly: true},
 				{MountPath: "/d", Name: "d", ReadOnly: true}, {MountPath: "/e", Name: "e", ReadOnly: true}},
 			Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", ValueFrom: &corev1.EnvVarSource{
@@ -35,12 +38,39 @@ func TestTheSpecIsReadForEveryContainer(t *testing.T) {
 	var f suite.PodFacts
 	declared(&f, pod)
 	assert.Equal(t, suite.PodFacts{Declared: true, ReadOnlyRoot: true, ServiceLinks: true, Volumes: []string{"emptyDir:a", "hostPath:b", "unknown:c", "emptyDir:d", "emptyDir:e"},
-		InMemory: map[string]int64{"/d": 64 << 20, "/e": 0},
-		Env:      []string{"A", "B"}, EnvFrom: []string{"secret:s", "secret:k"}, Writable: []string{"/tmp"}}, f)
+		InMemory: map[string]int64{"/d": 64 << 20, "/e": 0}, Args: []string{"sh", "-c", "true", "serve"},
+		Env: []string{"A", "B"}, EnvFrom: []string{"secret:s", "secret:k"}, Writable: []string{"/tmp"}}, f)
 
 	pod.Spec.InitContainers[0].SecurityContext, pod.Spec.EnableServiceLinks = nil, &no
 	f = suite.PodFacts{}
 	declared(&f, pod)
 	assert.False(t, f.ReadOnlyRoot, "one container is enough")
 	assert.False(t, f.ServiceLinks)
+	assert.Equal(t, []string{"privilege escalation", "the runtime's default capabilities"}, f.Privileges, "and here too")
+}
+
+func TestWhatASpecLeavesToAContainer(t *testing.T) {
+	yes, no, root, user := true, false, int64(0), int64(1000)
+	for name, c := range map[string]struct {
+		pod    *corev1.PodSecurityContext
+		change func(*corev1.SecurityContext)
+		want   []string
+	}{
+		"nothing":                        {&corev1.PodSecurityContext{RunAsUser: &user}, func(*corev1.SecurityContext) {}, nil},
+		"no user but a promise":          {&corev1.PodSecurityContext{RunAsNonRoot: &yes}, func(*corev1.SecurityContext) {}, nil},
+		"a container's user of its own":  {&corev1.PodSecurityContext{RunAsUser: &root}, func(c *corev1.SecurityContext) { c.RunAsUser = &user }, nil},
+		"root":                           {&corev1.PodSecurityContext{RunAsUser: &root}, func(*corev1.SecurityContext) {}, []string{"root"}},
+		"root, in the container":         {&corev1.PodSecurityContext{RunAsUser: &user}, func(c *corev1.SecurityContext) { c.RunAsUser = &root }, []string{"root"}},
+		"whoever the image says":         {nil, func(*corev1.SecurityContext) {}, []string{"the image's user"}},
+		"the promise taken back":         {&corev1.PodSecurityContext{RunAsNonRoot: &yes}, func(c *corev1.SecurityContext) { c.RunAsNonRoot = &no }, []string{"the image's user"}},
+		"programs of other users":        {&corev1.PodSecurityContext{RunAsUser: &user}, func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }, []string{"privilege escalation"}},
+		"a capability beside none":       {&corev1.PodSecurityContext{RunAsUser: &user}, func(c *corev1.SecurityContext) { c.Capabilities.Add = []corev1.Capability{"SYS_CHROOT"} }, []string{"the capability SYS_CHROOT"}},
+		"one capability less than usual": {&corev1.PodSecurityContext{RunAsUser: &user}, func(c *corev1.SecurityContext) { c.Capabilities.Drop = []corev1.Capability{"NET_RAW"} }, []string{"the runtime's default capabilities"}},
+		"privileged":                     {&corev1.PodSecurityContext{RunAsUser: &user}, func(c *corev1.SecurityContext) { c.Privileged = &yes }, []string{"everything (privileged)"}},
+	} {
+		box := &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
+		c.change(box)
+		assert.Equal(t, c.want, privileges(c.pod, box), name)
+	}
+	assert.Len(t, privileges(nil, nil), 3, "a spec that says nothing")
 }

@@ -45,6 +45,7 @@ type entry struct {
 type Ledger struct {
 	mu   sync.Mutex
 	f    *os.File
+	size int64 // of the whole lines
 	open map[Ref]bool
 }
 
@@ -83,8 +84,11 @@ func OpenLedger(dir, run, cluster string) (*Ledger, error) {
 func (l *Ledger) Creating(ref Ref) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.write(entry{Op: "create", Object: &ref}); err != nil {
+		return err
+	}
 	l.open[ref] = true
-	return l.write(entry{Op: "create", Object: &ref})
+	return nil
 }
 
 // Gone writes down that ref does not exist any more.
@@ -124,9 +128,12 @@ func (l *Ledger) write(e entry) error {
 	if err != nil {
 		return fmt.Errorf("encoding a ledger entry: %w", err)
 	}
-	if _, err := l.f.Write(append(b, '\n')); err != nil {
-		return fmt.Errorf("writing the ledger: %w", err)
+	b = append(b, '\n')
+	if _, err := l.f.Write(b); err != nil {
+		// Of a full disk a torn line would stay, and spoil the next one.
+		return fmt.Errorf("writing the ledger: %w", errors.Join(err, l.f.Truncate(l.size)))
 	}
+	l.size += int64(len(b))
 	if err := l.f.Sync(); err != nil {
 		return fmt.Errorf("flushing the ledger: %w", err)
 	}

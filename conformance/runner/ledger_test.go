@@ -4,13 +4,16 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -55,6 +58,34 @@ func TestALedgerSurvivesAKillInTheMiddleOfALine(t *testing.T) {
 	}
 }
 
+// A file that may not grow is what a full disk is: the write is cut short.
+func TestALedgerSurvivesAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	l, err := OpenLedger(dir, "run1", "uid")
+	require.NoError(t, err)
+	path := filepath.Join(dir, "run1.ndjson")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	var had unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &had))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 20, Max: had.Max})) //nolint:gosec // a file has no less than nothing
+	err = l.Creating(one)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &had))
+	require.Error(t, err)
+	assert.Empty(t, l.Open(), "it must not be created, so there is nothing to remove")
+
+	require.NoError(t, l.Creating(two))
+	text, err := os.ReadFile(path) //nolint:gosec // the test's own
+	require.NoError(t, err)
+	rec, err := ReadLedger(bytes.NewReader(text))
+	require.NoError(t, err, string(text))
+	assert.Equal(t, []Ref{two}, rec.Left)
+	require.NoError(t, l.Close())
+}
+
 func TestAFinishedLedgerIsRemovedAndAnUnfinishedStays(t *testing.T) {
 	dir := t.TempDir()
 	l, err := OpenLedger(dir, "run1", "uid")
@@ -94,6 +125,32 @@ func TestCleanupLeavesALivingRunAlone(t *testing.T) {
 	g.objects[one] = "alive"
 	_, err = Cleanup(t.Context(), dir, g)
 	require.NoError(t, err)
+	assert.Contains(t, g.objects, one)
+}
+
+// meanwhile is a cluster in which something happens just before it is listed.
+type meanwhile struct {
+	*ground
+	happens func()
+}
+
+func (m meanwhile) Labelled(ctx context.Context) ([]Owned, error) {
+	m.happens()
+	return m.ground.Labelled(ctx)
+}
+
+func TestCleanupLeavesARunAloneThatBeginsMeanwhile(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	var l *Ledger
+	_, err := Cleanup(t.Context(), dir, meanwhile{g, func() {
+		var err error
+		l, err = OpenLedger(dir, "new", g.cluster)
+		require.NoError(t, err)
+		require.NoError(t, l.Creating(one))
+		g.objects[one] = "new"
+	}})
+	require.NoError(t, err)
+	defer l.Close() //nolint:errcheck // the test is over
 	assert.Contains(t, g.objects, one)
 }
 

@@ -137,8 +137,8 @@ type Options struct {
 	Profile string
 	// Gate, where it is set, is the scenario that shows that the target's
 	// network policies are enforced. It runs first, whether it was selected or
-	// not, if any other scenario rests on the network; where it does not hold,
-	// none of them does.
+	// not, if any other scenario that applies rests on the network; where it does
+	// not hold, none of them does.
 	Gate *suite.Scenario
 	// TargetName is what is attacked: a name of the descriptor's, a mutant's id,
 	// or "template/" with the name of a user's own template.
@@ -164,6 +164,9 @@ type Options struct {
 	Rounds   int
 	Timeouts Timeouts
 	Progress *progress.Reporter
+
+	// gateAdded is true where nobody selected the gate.
+	gateAdded bool
 }
 
 func (o *Options) check() error {
@@ -195,6 +198,7 @@ func (o *Options) addGate() {
 		slices.ContainsFunc(o.Scenarios, func(s *suite.Scenario) bool { return s.ID == o.Gate.ID }) {
 		return
 	}
+	o.gateAdded = true
 	o.Scenarios = append(slices.Clone(o.Scenarios), o.Gate)
 	slices.SortFunc(o.Scenarios, func(a, b *suite.Scenario) int { return strings.Compare(a.ID, b.ID) })
 }

@@ -24,6 +24,8 @@ type Outcome struct {
 	Result verdict.Result
 	Rounds []Round
 	Took   time.Duration
+	// Added is true of a gate that nobody selected.
+	Added bool
 }
 
 // Attacked is what the rounds alone say, without what is known beside them: a

@@ -67,7 +67,9 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	run.Residue = append(run.Residue, r.clean(ctx)...)
 	run.Ended = r.now()
 	for _, c := range r.cases {
-		run.Outcomes = append(run.Outcomes, c.outcome())
+		out := c.outcome()
+		out.Added = r.o.gateAdded && c.s.ID == r.o.Gate.ID
+		run.Outcomes = append(run.Outcomes, out)
 	}
 	if runErr != nil {
 		run.Incomplete = runErr.Error()
@@ -155,6 +157,7 @@ func (r *execution) attack(ctx context.Context) error {
 	}
 	r.field = field
 	r.applicability(ctx)
+	r.dropGate()
 	var first, batch, sessions, alone, fatal []*trial
 	for _, c := range r.cases {
 		switch {
@@ -184,6 +187,17 @@ func (r *execution) attack(ctx context.Context) error {
 		return interrupted(ctx)
 	}
 	return nil
+}
+
+// dropGate leaves out a gate that nobody selected where none of those for whom it
+// was added applies. It answers nothing that was asked, and its Held would make a
+// run conformant in which nothing else was attacked.
+func (r *execution) dropGate() {
+	rests := func(c *trial) bool { return c.s.ID != r.o.Gate.ID && c.fixed == nil && networked(c.s) }
+	if !r.o.gateAdded || slices.ContainsFunc(r.cases, rests) {
+		return
+	}
+	r.cases = slices.DeleteFunc(r.cases, func(c *trial) bool { return c.s.ID == r.o.Gate.ID })
 }
 
 // gate doubts every network verdict of the run where it was not shown that the
@@ -232,10 +246,15 @@ func (r *execution) applicability(ctx context.Context) {
 				// It is attacked all the same: the attack's own evidence says
 				// more than the absence does.
 				c.missing = f
-			case !declared && !a.has:
+			case !declared && !a.has && c.fixed == nil:
 				skip := verdict.Skip("the target has no %s, and does not claim to", f)
 				c.fixed = &skip
 			}
+		}
+		// What does not apply for one feature is not excused for another that is
+		// declared.
+		if c.missing != "" && c.fixed != nil && c.fixed.Verdict() == verdict.NotApplicable {
+			c.fixed = nil
 		}
 	}
 }

@@ -201,6 +201,17 @@ func TestApplicabilityIsDeclaredTimesDetected(t *testing.T) {
 	}
 }
 
+func TestAFeatureThatIsMissingIsNotExcusedByAnother(t *testing.T) {
+	for _, needs := range [][]suite.Feature{{suite.GVisor, suite.IPv6}, {suite.IPv6, suite.GVisor}} {
+		s := scenario("net.connect", denied)
+		s.Needs = needs
+		f := setup(t, s)
+		f.o.Declared = []suite.Feature{suite.GVisor} // and it has neither
+		o := only(t, f.run(t))
+		assert.Equal(t, verdict.Breached, o.Result.Verdict(), "%v: %s", needs, said(o))
+	}
+}
+
 func TestWhatTheSandboxPrintsIsJudgedOutsideOfIt(t *testing.T) {
 	var printed atomic.Value
 	s := scenario("work.print", func(context.Context, *probe.Env) []verdict.Step {
@@ -274,6 +285,8 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 				got[o.Scenario.ID] = o
 			}
 			require.Len(t, got, 3, "the gate is in the report, although nobody selected it")
+			assert.True(t, got["policy.enforced"].Added)
+			assert.False(t, got["net.connect"].Added || got["disk.write"].Added)
 			assert.Equal(t, "gate", first.Load())
 			assert.Equal(t, c.want, got["net.connect"].Result.Verdict(), said(got["net.connect"]))
 			assert.Equal(t, verdict.Held, got["disk.write"].Result.Verdict(), "it has nothing to do with the network")
@@ -290,6 +303,23 @@ func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
 	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == "net.connect" })
 	o := only(t, f.run(t))
 	assert.Equal(t, "disk.write", o.Scenario.ID)
+}
+
+// What was asked for does not apply: the gate's own Held is no answer to it.
+func TestTheGateAloneMakesNoRunConformant(t *testing.T) {
+	f, _ := gated(t, denied, denied)
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID != "net.connect" })
+	f.o.Scenarios[0].Needs = []suite.Feature{suite.IPv6}
+	run := f.run(t)
+	o := only(t, run)
+	assert.Equal(t, "net.connect", o.Scenario.ID)
+	assert.Equal(t, verdict.NotApplicable, o.Result.Verdict(), said(o))
+	assert.Equal(t, verdict.ExitInconclusive, verdict.ExitCode(run.Verdict()))
+
+	f.o.Scenarios = append(f.o.Scenarios, f.o.Gate) // now somebody asks for it
+	run = f.run(t)
+	assert.Len(t, run.Outcomes, 2)
+	assert.Equal(t, verdict.ExitConformant, verdict.ExitCode(run.Verdict()))
 }
 
 func TestAMissingFeatureDoesNotEndTheAttack(t *testing.T) {

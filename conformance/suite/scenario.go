@@ -148,6 +148,12 @@ type PodFacts struct {
 	InMemory map[string]int64
 	// ReadOnlyRoot is true when every root file system is read-only.
 	ReadOnlyRoot bool
+	// Args are the words of the commands and arguments that the spec sets. They
+	// may hold a secret, which must get into no statement.
+	Args []string
+	// Privileges are what the spec leaves to a container beside what every user
+	// has: another user's rights by way of a program, capabilities, root.
+	Privileges []string
 	// ServiceLinks is true when the kubelet tells the containers of the Services
 	// of their namespace.
 	ServiceLinks bool

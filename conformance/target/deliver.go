@@ -83,7 +83,13 @@ func (d *Delivery) Run(ctx context.Context, b Batch) ([]verdict.Attempt, Ending)
 		end.Err = collected
 	}
 	for i := range attempts {
-		if a := &attempts[i]; !a.Complete {
+		a := &attempts[i]
+		// The probe never says so much: as in [probe.Collect], nothing of the
+		// stream is worth anything.
+		if a.Complete && errors.Is(end.Err, ErrTooMuch) {
+			a.Complete, a.Error = false, "the stream is not the probe's"
+		}
+		if !a.Complete {
 			a.Error = why(a.Error, end)
 		}
 	}

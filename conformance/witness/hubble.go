@@ -177,6 +177,10 @@ type FlowQuery struct {
 // denied nothing there. A packet that a policy let pass is a breach, whatever
 // was dropped beside it and whatever is in it.
 //
+// At a destination that is any address, a drop at one says nothing of another:
+// what tells there is that no packet passed. So the flows must go back to the
+// window's beginning, or whoever floods the log could write over what passed.
+//
 // Hubble may lose events. A drop that was lost makes the statement no
 // agreement, which is Inconclusive, and tried again; it never makes a breach.
 func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
@@ -195,8 +199,9 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		s.Detail = err.Error()
 		return s
 	}
-	denied, other := make([]bool, len(to)), ""
+	denied, other, whole := make([]bool, len(to)), "", false
 	for _, f := range flows {
+		whole = whole || !f.Time.After(q.Begin)
 		if f.Time.Before(q.Begin) || f.Time.After(q.Until) {
 			continue
 		}
@@ -231,6 +236,9 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 	i := slices.Index(denied, false)
 	s.Agrees = i < 0
 	switch {
+	case !whole && slices.ContainsFunc(to, wild):
+		s.Live = false
+		s.Detail = "the flows that there are do not reach back to the beginning of the window"
 	case !s.Live:
 		s.Detail = "no forwarded flow of the control Pod in the window"
 	case s.Agrees:
@@ -308,6 +316,11 @@ func parsePlace(s string) (place, error) {
 		return place{}, fmt.Errorf("reading the destination %q: it is no address with a port", s)
 	}
 	return place{addr: ap.Addr().Unmap(), port: ap.Port(), proto: proto}, nil
+}
+
+// wild tells whether a destination is any address.
+func wild(spellings []place) bool {
+	return slices.ContainsFunc(spellings, func(p place) bool { return !p.addr.IsValid() })
 }
 
 func (p place) is(f Flow) bool {

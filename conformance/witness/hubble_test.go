@@ -35,6 +35,9 @@ func packet(dest, l4, point string) string {
 	return `{"flow":{"time":"2026-11-29T16:30:00.6Z",` + what + `,"IP":{"source":"10.244.1.9","destination":"` + dest + `"},"l4":{` + l4 + `}}}`
 }
 
+// earlier is a packet of before the window.
+var earlier = strings.Replace(packet("203.0.113.7", `"TCP":{"destination_port":8080}`, ""), "T16:30:00.6Z", "T16:29:00Z", 1)
+
 func query(to ...string) FlowQuery {
 	at := time.Date(2026, 11, 29, 16, 30, 0, 0, time.UTC)
 	var each [][]string
@@ -56,7 +59,8 @@ func TestAPolicyDropToTheDestinationAgrees(t *testing.T) {
 		"another destination":      {[]string{dropLine, passLine}, query("203.0.113.8"), true, false},
 		"one of several":           {[]string{dropLine, passLine}, query("1.1.1.1", "203.0.113.7"), true, false},
 		"another protocol":         {[]string{dropLine, passLine}, query("203.0.113.7:8080/udp"), true, false},
-		"the port of any address":  {[]string{dropLine, passLine}, query("*:8080/tcp"), true, true},
+		"the port of any address":  {[]string{earlier, dropLine, passLine}, query("*:8080/tcp"), true, true},
+		"the same, of a cut log":   {[]string{dropLine, passLine}, query("*:8080/tcp"), false, true},
 		"a place that is none":     {[]string{dropLine, passLine}, query("203.0.113.7:8080", "203.0.113.7:x"), false, false},
 		"no place at all":          {[]string{dropLine, passLine}, query(), false, false},
 		"no control":               {[]string{dropLine}, query("203.0.113.7"), false, true},

@@ -29,6 +29,17 @@ func TestEveryScenarioIsOfAProfile(t *testing.T) {
 	}
 }
 
+// A denial on the network is a silence, and so is a lost packet.
+func TestWhatRestsOnTheNetworkIsTriedTwice(t *testing.T) {
+	for _, s := range Registry.All() {
+		for _, w := range s.Witnesses {
+			if w.Name == suite.RangeLog || w.Name == suite.Flows {
+				assert.GreaterOrEqual(t, s.Attempts, 2, "%s has the witness %s", s.ID, w.Name)
+			}
+		}
+	}
+}
+
 // Only one of the two deployments of kode-gopher makes each of these claims.
 func TestWhatOneDeploymentOfKodeGopherClaimsIsAskedOfThatOne(t *testing.T) {
 	profiles := func(id string) []string {

@@ -105,11 +105,14 @@ func TestTheSpecSpeaksWhereTheSandboxCouldLie(t *testing.T) {
 		"a projected volume":    {noIdentity(pod(suite.PodFacts{Volumes: []string{"projected:kube-api-access-x"}})), false},
 		"no variable":           {noSecrets(pod(suite.PodFacts{Env: []string{"LANG"}})), true},
 		"a variable too many":   {noSecrets(pod(suite.PodFacts{Env: []string{"API_KEY"}})), false},
+		"plain arguments":       {noSecrets(pod(suite.PodFacts{Args: []string{"sleep", "infinity"}})), true},
+		"a secret argument":     {noSecrets(pod(suite.PodFacts{Args: []string{"sh", "--password=hunter2"}})), false},
 		"variables of a Secret": {noSecrets(pod(suite.PodFacts{Env: []string{"HOME"}, EnvFrom: []string{"secret:x"}})), false},
 	} {
 		assert.True(t, tc.got.Live, name)
 		assert.Equal(t, tc.agrees, tc.got.Agrees, "%s: %s", name, tc.got.Detail)
 		assert.False(t, tc.got.Breach, name)
+		assert.NotContains(t, tc.got.Detail, "hunter2", "a secret is named by its digest")
 	}
 	assert.False(t, noIdentity(suite.Reading{Pod: suite.PodFacts{Phase: "Running"}}).Live, "a spec that was not read says nothing")
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -27,8 +28,9 @@ func noIdentity(r suite.Reading) verdict.Statement {
 	return said(r, found, "volumes")
 }
 
-// noSecrets lets it say the same of the variables that the spec sets: that none
-// comes out of a Secret or a ConfigMap, and that each is on the list.
+// noSecrets lets it say the same of the variables and arguments that the spec
+// sets: that no variable comes out of a Secret or a ConfigMap, that each is on the
+// list, and that no argument hands over a secret.
 func noSecrets(r suite.Reading) verdict.Statement {
 	found := slices.Clone(r.Pod.EnvFrom)
 	for _, name := range r.Pod.Env {
@@ -36,7 +38,12 @@ func noSecrets(r suite.Reading) verdict.Statement {
 			found = append(found, name)
 		}
 	}
-	return said(r, found, "variables")
+	for _, arg := range r.Pod.Args {
+		if secretArgument.MatchString(arg) || secretValue.MatchString(arg) {
+			found = append(found, "an argument of digest "+probe.Digest([]byte(arg)))
+		}
+	}
+	return said(r, found, "variables and arguments")
 }
 
 // said is no breach: what the Pod was given has yet to be found, and a mutant

@@ -119,7 +119,8 @@ func TestWhatWasNotLookedAtWasNotDenied(t *testing.T) {
 }
 
 func TestTheSpecSpeaksWhereTheSandboxCouldLie(t *testing.T) {
-	good := suite.PodFacts{Phase: "Running", Declared: true, ReadOnlyRoot: true, Writable: []string{"/tmp"}, Volumes: []string{"emptyDir:scratch"}}
+	good := suite.PodFacts{Phase: "Running", Declared: true, ReadOnlyRoot: true, Writable: []string{"/tmp"}, Volumes: []string{"emptyDir:scratch"},
+		InMemory: map[string]int64{"/tmp": claimedScratch}}
 	for name, tc := range map[string]struct {
 		change func(*suite.PodFacts)
 		read   func(suite.Reading) verdict.Statement
@@ -132,6 +133,12 @@ func TestTheSpecSpeaksWhereTheSandboxCouldLie(t *testing.T) {
 		"a namesake of /tmp":       {func(f *suite.PodFacts) { f.Writable = []string{"/tmpfs"} }, nothingWritable, true, false},
 		"no folder of the node":    {func(*suite.PodFacts) {}, noHostPath, true, true},
 		"a folder of the node":     {func(f *suite.PodFacts) { f.Volumes = []string{"hostPath:node"} }, noHostPath, true, false},
+		"no privilege":             {func(*suite.PodFacts) {}, setuidProgram().Witnesses[0].Read, true, true},
+		"root":                     {func(f *suite.PodFacts) { f.Privileges = []string{"root"} }, setuidProgram().Witnesses[0].Read, true, false},
+		"memory of 64 MiB":         {func(*suite.PodFacts) {}, tmpSize().Witnesses[0].Read, true, true},
+		"memory of any size":       {func(f *suite.PodFacts) { f.InMemory = map[string]int64{"/tmp": 0} }, tmpSize().Witnesses[0].Read, true, false},
+		"more memory":              {func(f *suite.PodFacts) { f.InMemory = map[string]int64{"/tmp": claimedScratch + 1} }, tmpSize().Witnesses[0].Read, true, false},
+		"a disk":                   {func(f *suite.PodFacts) { f.InMemory = nil }, tmpSize().Witnesses[0].Read, true, false},
 		"a spec that was not read": {func(f *suite.PodFacts) { f.Declared = false }, noHostPath, false, true},
 		"a Pod that has ended":     {func(f *suite.PodFacts) { f.Phase = "Failed" }, nothingWritable, false, true},
 	} {

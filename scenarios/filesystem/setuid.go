@@ -47,9 +47,10 @@ func setuidProgram() suite.Scenario {
 		Attack:     attackSetuid,
 		Control: suite.ControlSpec{Act: giveAway,
 			Why: "A privileged Pod can give to root the program that the sandbox may not."},
-		Accept:  []verdict.Class{verdict.Permission, verdict.ReadOnly, verdict.Absent, verdict.Confined},
-		Timeout: 15 * time.Second,
-		Mutants: []string{"run-as-root"},
+		Accept:    []verdict.Class{verdict.Permission, verdict.ReadOnly, verdict.Absent, verdict.Confined},
+		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: unprivileged}},
+		Timeout:   15 * time.Second,
+		Mutants:   []string{"run-as-root"},
 	}
 }
 

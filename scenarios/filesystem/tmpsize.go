@@ -35,7 +35,8 @@ func tmpSize() suite.Scenario {
 		Attack:     attackTmpSize,
 		Control: suite.ControlSpec{At: suite.Sandbox, Act: fillHalf,
 			Why: "Half of what /tmp is said to hold can be written in the same sandbox, so it is the size that stops the rest."},
-		Accept: []verdict.Class{verdict.NoSpace},
+		Accept:    []verdict.Class{verdict.NoSpace},
+		Witnesses: []suite.Witness{{Name: suite.APIServer, Read: scratchInMemory}},
 		// 128 MiB of memory that others in the sandbox may be measuring.
 		Exclusive: true,
 		Timeout:   30 * time.Second,

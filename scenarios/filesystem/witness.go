@@ -3,6 +3,7 @@
 package filesystem
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -37,6 +38,25 @@ func noHostPath(r suite.Reading) verdict.Statement {
 		}
 	}
 	return declares(r, found, "no volume of the node's")
+}
+
+// unprivileged demands that no container is left root, a capability, or programs
+// that run as somebody else: none of them may make a file root's then.
+func unprivileged(r suite.Reading) verdict.Statement {
+	return declares(r, r.Pod.Privileges, "no privilege for any container")
+}
+
+// scratchInMemory demands that /tmp is memory of no more than the claimed size:
+// on a disk the size is only looked at now and then.
+func scratchInMemory(r suite.Reading) verdict.Statement {
+	var found []string
+	switch size, memory := r.Pod.InMemory[scratch]; {
+	case !memory:
+		found = append(found, "no memory at "+scratch)
+	case size <= 0 || size > claimedScratch:
+		found = append(found, fmt.Sprintf("%d bytes (0 is any number) at %s", size, scratch))
+	}
+	return declares(r, found, "memory of at most the claimed size at "+scratch)
 }
 
 func declares(r suite.Reading, found []string, good string) verdict.Statement {

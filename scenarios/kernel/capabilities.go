@@ -27,7 +27,7 @@ func capabilities() suite.Scenario {
 		Attack:     findPrivileges,
 		Control:    suite.ControlSpec{Why: "a privileged Pod has capabilities, root and no no_new_privs, so the same reading can find them"},
 		Accept:     []verdict.Class{verdict.Absent, verdict.Permission},
-		Witnesses:  []suite.Witness{onGVisor()},
+		Witnesses:  []suite.Witness{{Name: suite.APIServer, Read: unprivileged}},
 		Mutants: []string{"capabilities-kept", "capability-added", "run-as-root", "privilege-escalation-allowed",
 			"kode-gopher-run-as-root", "kode-gopher-shared-privilege-escalation"},
 	}

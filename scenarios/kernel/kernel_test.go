@@ -175,6 +175,30 @@ func TestTheHandlerDecidesAndNotTheClassesName(t *testing.T) {
 	}
 }
 
+// A sandbox that says "the set is empty" of whatever it holds cannot say so of
+// its spec.
+func TestPrivilegesAreReadFromTheSpecToo(t *testing.T) {
+	good := suite.PodFacts{Node: "n", Phase: "Running", RuntimeClass: "gvisor", Handler: "runsc", Declared: true}
+	for name, c := range map[string]struct {
+		change       func(*suite.PodFacts)
+		live, agrees bool
+	}{
+		"none":                     {func(*suite.PodFacts) {}, true, true},
+		"a capability":             {func(p *suite.PodFacts) { p.Privileges = []string{"the capability SYS_CHROOT"} }, true, false},
+		"none, on runc":            {func(p *suite.PodFacts) { p.Handler = "runc" }, true, false},
+		"a spec that was not read": {func(p *suite.PodFacts) { p.Declared = false }, false, true},
+	} {
+		p := good
+		c.change(&p)
+		w := capabilities().Witnesses
+		require.Len(t, w, 1)
+		s := w[0].Read(suite.Reading{Pod: p})
+		assert.Equal(t, c.live, s.Live, name)
+		assert.Equal(t, c.agrees, s.Agrees, "%s: %s", name, s.Detail)
+		assert.False(t, s.Breach, "%s: a mutant must be caught by the attack itself", name)
+	}
+}
+
 func TestAnErrorThatIsNoCallsProvesNothing(t *testing.T) {
 	s := callSteps([]call{{"x", "", func() error { return errors.New("lost") }}})[0]
 	assert.False(t, s.OK)

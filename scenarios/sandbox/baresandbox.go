@@ -54,7 +54,11 @@ func askBare(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	if err1 != nil || err2 != nil {
 		return []verdict.Step{{Name: "read the network policies", Class: verdict.TransportError, Detail: fmt.Sprint(err1, err2)}}
 	}
-	return []verdict.Step{judgeBare(pod, shared, single), judgeTemplate(shared)}
+	live, err := env.API.Get(ctx, coreAPI, "Pod", env.Live)
+	if step := failed("read a sandbox of the template", live, err); step != nil {
+		return []verdict.Step{*step}
+	}
+	return []verdict.Step{judgeBare(pod, shared, single), judgeTemplate(live.Object, shared)}
 }
 
 // judgeBare tells whether the Pod is without a policy, as disclosed. Both
@@ -76,14 +80,23 @@ func judgeBare(pod suite.Object, policies ...suite.Answer) verdict.Step {
 	return step
 }
 
-func judgeTemplate(shared suite.Answer) verdict.Step {
+// judgeTemplate tells whether a sandbox of the template is without a policy. One
+// that is there and selects somebody else is none for it.
+func judgeTemplate(live suite.Object, shared suite.Answer) verdict.Step {
 	step := verdict.Step{Name: "find no network policy for the template's sandboxes"}
 	switch shared.Code {
 	case 404:
 		step.OK, step.Detail = true, "the controller made none for the template"
 	case 200:
-		step.Class = verdict.Confined
-		step.Detail = fmt.Sprintf("the template's policy selects %v", at(shared.Object, "spec", "podSelector", "matchLabels"))
+		want := at(shared.Object, "spec", "podSelector", "matchLabels")
+		switch {
+		case at(shared.Object, "spec", "podSelector", "matchExpressions") != nil:
+			step.Class, step.Detail = verdict.Unknown, "the template's policy selects by expressions, which are not read here"
+		case selects(shared.Object, live):
+			step.Class, step.Detail = verdict.Confined, fmt.Sprintf("the template's policy selects %v, and this sandbox with it", want)
+		default:
+			step.OK, step.Detail = true, fmt.Sprintf("the template's policy selects %v, and not this sandbox", want)
+		}
 	default:
 		step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%d %s", shared.Code, shared.Message)
 	}

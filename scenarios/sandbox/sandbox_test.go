@@ -68,7 +68,7 @@ func (c *cluster) Delete(_ context.Context, _, kind, name string) (suite.Answer,
 }
 
 func env(c *cluster) *suite.APIEnv {
-	return &suite.APIEnv{Nonce: nonce, API: c, Sandbox: func() suite.Object {
+	return &suite.APIEnv{Nonce: nonce, API: c, Live: "live", Sandbox: func() suite.Object {
 		return object{"apiVersion": agentsAPI, "kind": "Sandbox", "spec": object{}}
 	}}
 }
@@ -80,6 +80,7 @@ func policy(labels object) suite.Object {
 func TestABareSandboxIsExposedAsDisclosed(t *testing.T) {
 	c := &cluster{objects: map[string]suite.Object{
 		"Pod/stockade-bare":             {"metadata": object{"labels": object{"app": "budget-sandbox"}}},
+		"Pod/live":                      {"metadata": object{"labels": object{"agents.x-k8s.io/sandbox-template-ref-hash": "abc"}}},
 		"NetworkPolicy/" + templateName: policy(object{"agents.x-k8s.io/sandbox-template-ref-hash": "abc"}),
 	}}
 	steps := askBare(t.Context(), env(c))
@@ -92,10 +93,28 @@ func TestABareSandboxIsExposedAsDisclosed(t *testing.T) {
 }
 
 func TestATemplateWithoutAPolicyIsMoreThanDisclosed(t *testing.T) {
-	c := &cluster{objects: map[string]suite.Object{"Pod/stockade-bare": {}}}
+	c := &cluster{objects: map[string]suite.Object{"Pod/stockade-bare": {}, "Pod/live": {}}}
 	steps := askBare(t.Context(), env(c))
 	require.Len(t, steps, 2)
 	assert.True(t, steps[1].OK)
+
+	// A policy that selects somebody else is none.
+	c.objects["NetworkPolicy/"+templateName] = policy(object{"agents.x-k8s.io/sandbox-template-ref-hash": "another"})
+	steps = askBare(t.Context(), env(c))
+	require.Len(t, steps, 2)
+	assert.True(t, steps[1].OK, steps[1].Detail)
+
+	delete(c.objects, "Pod/live")
+	for _, step := range askBare(t.Context(), env(c)) {
+		assert.False(t, step.OK || step.Class.IsEvidence(), "whom the policy selects is not known")
+	}
+}
+
+func TestASelectorThatIsNotReadIsNoDenial(t *testing.T) {
+	p := policy(nil)
+	p["spec"].(object)["podSelector"].(object)["matchExpressions"] = []any{object{"key": "app", "operator": "DoesNotExist"}} //nolint:forcetypeassert // see policy
+	step := judgeTemplate(object{}, suite.Answer{Code: 200, Object: p})
+	assert.False(t, step.OK || step.Class.IsEvidence())
 }
 
 func TestAPolicyThatSelectsTheBarePodIsNoExposure(t *testing.T) {

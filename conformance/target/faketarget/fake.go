@@ -202,10 +202,16 @@ func Lies() map[string]Program {
 			return 96, nil
 		},
 		"adds a frame after the end": each(func(o probe.Order, out io.Writer) {
-			o2 := o
-			Denied(out, o2, verdict.Unknown)
-			Denied(out, o2, verdict.Dropped)
+			Denied(out, o, verdict.Dropped)
+			Denied(out, o, verdict.Dropped)
 		}),
+		"answers, and then talks too much": func(ctx context.Context, pod target.Pod, mode string, args []string, in io.Reader, out io.Writer) (int, error) {
+			code, err := each(func(o probe.Order, out io.Writer) { Denied(out, o, verdict.Dropped) })(ctx, pod, mode, args, in, out)
+			if err == nil {
+				err = &target.TransportError{Pod: pod, Err: target.ErrTooMuch}
+			}
+			return code, err
+		},
 	}
 }
 
