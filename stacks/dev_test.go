@@ -4,6 +4,7 @@ package stacks
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,10 +27,25 @@ func inside(t *testing.T, all []gketest.Resource, name string) map[string]any {
 	return nil
 }
 
+// recordDev runs the program of dev on a cluster that has all images.
+func recordDev(t *testing.T, preview bool) []gketest.Resource {
+	t.Helper()
+	images := map[string]any{}
+	for _, p := range node.DefaultPrograms() {
+		name, _, _ := strings.Cut(p.Image, ":")
+		images[node.Repository+"/"+p.Image] = node.Repository + "/" + name + "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	}
+	all, err := gketest.Record(Run, gketest.Options{
+		Stack: "dev", Preview: preview, Outputs: map[string]map[string]any{"stockade:kind:Cluster": {"images": images}},
+	})
+	require.NoError(t, err)
+	return all
+}
+
 func TestDevDeploysKodeGopherAsUpDoes(t *testing.T) {
 	t.Setenv(node.GoProxyEnv, "https://modules.example.com/path,direct")
 	for _, preview := range []bool{true, false} {
-		all := record(t, "dev", nil, preview)
+		all := recordDev(t, preview)
 		for overlay, namespace := range map[string]string{"kode-gopher": overlays.KodeGopherNamespace, "kode-gopher-shared": overlays.KodeGopherSharedNamespace} {
 			settings := inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherName)
 			assert.Equal(t, map[string]any{"GOPROXY": "https://modules.example.com/path", "GOSUMDB": "off"}, settings["data"])

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/plan"
 	"github.com/stockade-dev/stockade/infra/gke"
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 // settings are what a stack's file says about an environment on Google Cloud.
@@ -111,6 +112,7 @@ var (
 	imageDigest = regexp.MustCompile(`^[a-z0-9-]+-docker\.pkg\.dev(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`)
 	kmsKey      = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
 	hostName    = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	plainHost   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
 	kubeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	operator    = regexp.MustCompile(`^(user|serviceAccount):[^@\s*]+@[^@\s*]+$`)
 )
@@ -137,7 +139,7 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 	}
 	s.ControllerImage, s.SandboxImage = r.images()
 	for _, z := range s.Zones {
-		if !strings.HasPrefix(z, s.Region+"-") {
+		if letter, ok := strings.CutPrefix(z, s.Region+"-"); !ok || len(letter) != 1 || letter < "a" || letter > "z" {
 			r.wrong("zones", z, "zones of "+s.Region)
 		}
 	}
@@ -164,7 +166,7 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 
 func (r *reader) shared() shared {
 	s := shared{
-		GoModuleProxy:     r.like("goModuleProxy", "", hostName, "the host name of a Go module proxy"),
+		GoModuleProxy:     r.like("goModuleProxy", "", plainHost, "the host name of a Go module proxy, without a *"),
 		EgressAllow:       r.list("egressAllow", true),
 		TokenIssuer:       r.like("tokenIssuer", "stockade-system/token-issuer", kubeName, "NAMESPACE/NAME"),
 		SandboxRoles:      r.list("sandboxRoles", false),
@@ -173,6 +175,10 @@ func (r *reader) shared() shared {
 		Operators:         r.some("operators"),
 		OperatorRanges:    r.some("operatorRanges"),
 		PerimeterEnforced: r.flag("perimeterEnforced"),
+	}
+	// Whatever runs in a sandbox is the service account of its Pod to Google.
+	if namespace, _, _ := strings.Cut(s.TokenIssuer, "/"); namespace == overlays.ReferenceNamespace {
+		r.wrong("tokenIssuer", s.TokenIssuer, "a service account outside of the sandboxes' namespace")
 	}
 	for _, h := range s.EgressAllow {
 		// *.com is not somebody's.

@@ -43,12 +43,14 @@ type Options struct {
 	Config map[string]string
 	// Preview leaves unknown what only the cloud computes.
 	Preview bool
+	// Outputs are what resources of a type compute, beside what is made up for all.
+	Outputs map[string]map[string]any
 }
 
 // Record runs the program and returns what it declared, ordered by type and
 // name. A program that asks the cloud for something fails.
 func Record(program pulumi.RunFunc, o Options) ([]Resource, error) {
-	m := &monitor{preview: o.Preview, seen: map[string]Resource{}}
+	m := &monitor{preview: o.Preview, outputs: o.Outputs, seen: map[string]Resource{}}
 	if o.Stack == "" {
 		o.Stack = "test"
 	}
@@ -66,6 +68,7 @@ func Record(program pulumi.RunFunc, o Options) ([]Resource, error) {
 // monitor stands for the engine and the cloud.
 type monitor struct {
 	preview bool
+	outputs map[string]map[string]any
 
 	mu   sync.Mutex
 	seen map[string]Resource
@@ -113,6 +116,7 @@ func (m *monitor) NewResource(args pulumi.MockResourceArgs) (string, resource.Pr
 	if dns, ok := dnsEndpoint(state); ok {
 		dns["endpoint"] = resource.NewProperty("gke-0123.example.gke.goog")
 	}
+	maps.Copy(state, resource.NewPropertyMapFromMap(m.outputs[args.TypeToken]))
 	return "id-of-" + args.Name, state, nil
 }
 
