@@ -137,7 +137,7 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 	if r.cfg.Get("secretsKey") != "" {
 		s.SecretsKey = r.like("secretsKey", "", kmsKey, "a Cloud KMS key, projects/…/locations/…/keyRings/…/cryptoKeys/…")
 	}
-	s.ControllerImage, s.SandboxImage = r.images()
+	s.ControllerImage, s.SandboxImage = r.images(fmt.Sprintf("%s-docker.pkg.dev/%s/%s/", s.Region, s.Project, s.Name))
 	for _, z := range s.Zones {
 		if letter, ok := strings.CutPrefix(z, s.Region+"-"); !ok || len(letter) != 1 || letter < "a" || letter > "z" {
 			r.wrong("zones", z, "zones of "+s.Region)
@@ -231,14 +231,21 @@ func (r *reader) like(key, def string, re *regexp.Regexp, want string) string {
 	return got
 }
 
-// images reads both or neither: half of them would be half a deployment.
-func (r *reader) images() (controller, sandbox string) {
+// images reads both or neither: half of them would be half a deployment. Nodes pull
+// from the stack's own registry, and the image policy lets no other image run.
+func (r *reader) images(registry string) (controller, sandbox string) {
 	const controllerKey, sandboxKey = "controllerImage", "sandboxImage"
 	if r.cfg.Get(controllerKey) == "" && r.cfg.Get(sandboxKey) == "" {
 		return "", ""
 	}
-	const want = "an image in Artifact Registry by its digest, REGION-docker.pkg.dev/…@sha256:…"
-	return r.like(controllerKey, "", imageDigest, want), r.like(sandboxKey, "", imageDigest, want)
+	own := func(key string) string {
+		got := r.cfg.Get(key)
+		if !imageDigest.MatchString(got) || !strings.HasPrefix(got, registry) {
+			r.wrong(key, got, "an image in the stack's registry by its digest, "+registry+"…@sha256:…")
+		}
+		return got
+	}
+	return own(controllerKey), own(sandboxKey)
 }
 
 func (r *reader) oneOf(key, def string, allowed ...string) string {

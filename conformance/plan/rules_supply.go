@@ -303,6 +303,9 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 		case management == "Unmanaged" && listed[namespace]:
 			l.sound(r.String(), "it brings no policy beside the list")
 			return
+		case management == "Unmanaged" && len(listed) == 0:
+			l.unsure(r.String(), "it brings no policy, and there is no list in the graph")
+			return
 		case management == "Unmanaged":
 			l.weak(r.String(), "it brings no policy, and the namespace %.63q has no list", namespace)
 			return
