@@ -267,6 +267,15 @@ func TestWhatIsDeclaredAbsentAndIsThereIsJudged(t *testing.T) {
 	assert.Equal(t, verdict.Held, verdicts(g, Profile{ThrowAway: true})["plan.deletion-protection"])
 }
 
+func TestWorkloadsWithoutTheirAllowListAreNotPassedOver(t *testing.T) {
+	g := standard()
+	require.True(t, drop(isFQDNPolicy)(&g))
+	assert.Equal(t, verdict.Inconclusive, verdicts(g, Profile{AllowList: true})["plan.allow-list"])
+	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{})["plan.allow-list"], "nobody says that there is one")
+	require.True(t, drop(isKubernetes)(&g))
+	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{AllowList: true})["plan.allow-list"])
+}
+
 func TestAThrowAwayClusterNeedsNoProtection(t *testing.T) {
 	g := standard()
 	for _, r := range g.of(typeCluster) {
@@ -390,8 +399,13 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		require.True(t, c.apply(&g), name)
 		assert.Equal(t, verdict.Inconclusive, verdicts(g, full)[c.rule], name)
 	}
-	// What cannot hold a container says nothing of images.
+	// A first pool of which nobody knows any more is no reason to stop.
 	g := standard()
+	require.True(t, set(typeCluster, "nodeConfig", nil)(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.metadata-mode"])
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.node-identity"])
+	// What cannot hold a container says nothing of images.
+	g = standard()
 	require.True(t, append1("kubernetes:core/v1:Secret", obj{"metadata": Unknown{}, "data": Unknown{}})(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.image-digests"])
 	// Where a rule denies the rest of IPv6, a subnet may have it.

@@ -40,6 +40,14 @@ func ownNodes(c Resource) bool {
 	return st == absent || st == known && !on
 }
 
+// firstPool tells whether the cluster says what that node is like. It must where it
+// is made, and cannot be held to it later: Google may tell nothing any more of a pool
+// that is gone, and then nor does a stack that was refreshed.
+func firstPool(c Resource) bool {
+	_, st := c.find("nodeConfig")
+	return ownNodes(c) && st != absent
+}
+
 // pools are the pools of the graph, for rules that look at each of them. What a
 // cluster has beside them is not judged, so where something stays nothing holds.
 func (l *look) pools() []Resource {
@@ -118,7 +126,7 @@ var poolRules = []*Rule{
 		skip: noPools, present: hasPools,
 		Mutants: []Mutant{
 			{"gce-metadata", "Pods see the node's metadata server", setWhere(typePool, isSandboxed, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")},
-			{"gce-metadata-first-pool", "Pods on the cluster's first node see its metadata server", setWhere(typeCluster, ownNodes, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")},
+			{"gce-metadata-first-pool", "Pods on the cluster's first node see its metadata server", setWhere(typeCluster, firstPool, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")},
 		},
 		judge: func(l *look) {
 			const path = "nodeConfig.workloadMetadataConfig.mode"
@@ -126,7 +134,7 @@ var poolRules = []*Rule{
 				l.wants(p, path, "GKE_METADATA")
 			}
 			for _, c := range l.of(typeCluster) {
-				if ownNodes(c) {
+				if firstPool(c) {
 					l.wants(c, path, "GKE_METADATA")
 				}
 			}
@@ -216,13 +224,13 @@ var poolRules = []*Rule{
 		Claims: []string{"KG-09"}, Severity: suite.High,
 		Mutants: []Mutant{
 			{"default-account", "nodes run as the default account", setWhere(typePool, isSandboxed, "nodeConfig.serviceAccount", "default")},
-			{"default-account-first-pool", "the cluster's first node runs as the default account", setWhere(typeCluster, ownNodes, "nodeConfig.serviceAccount", "default")},
+			{"default-account-first-pool", "the cluster's first node runs as the default account", setWhere(typeCluster, firstPool, "nodeConfig.serviceAccount", "default")},
 			{"default-account-autopilot", "nodes run as the default account", setWhere(typeCluster, autopilot, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "default")},
 		},
 		judge: func(l *look) {
 			l.nodes("clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "nodeConfig.serviceAccount", l.account)
 			for _, c := range l.of(typeCluster) {
-				if ownNodes(c) {
+				if firstPool(c) {
 					l.account(c, "nodeConfig.serviceAccount")
 				}
 			}
