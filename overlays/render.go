@@ -3,7 +3,9 @@
 package overlays
 
 import (
+	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -84,18 +86,78 @@ func Render(module fs.FS, overlay string) ([]unstructured.Unstructured, error) {
 // layout copies both trees into memory: kustomize reads one file system only.
 func layout(module fs.FS) (filesys.FileSystem, error) {
 	disk := filesys.MakeFsInMemory()
-	if err := copyTree(disk, files, ".", root); err != nil {
+	if err := copyTree(files, ".", root, disk.WriteFile); err != nil {
 		return nil, err
 	}
 	for _, folder := range moduleFolders {
-		if err := copyTree(disk, module, folder, "/module"); err != nil {
+		if err := copyTree(module, folder, "/module", headsOf(disk)); err != nil {
 			return nil, fmt.Errorf("reading %s of the agent-sandbox module (is it the pinned version?): %w", folder, err)
 		}
 	}
 	return disk, nil
 }
 
-func copyTree(disk filesys.FileSystem, from fs.FS, folder, to string) error {
+// definitions is where the whole text of each CustomResourceDefinition lies, by the
+// name of the object.
+const definitions = "/definitions"
+
+// headsOf returns what writes a file of the module. Of a CustomResourceDefinition
+// kustomize gets the head alone, without the schema, which [build] puts back: it
+// copies a file once for each level of it, and would take a second for the two that
+// have 400 kB.
+func headsOf(disk filesys.FileSystem) func(name string, text []byte) error {
+	return func(name string, text []byte) error {
+		head, _, long := bytes.Cut(text, []byte("\nspec:\n"))
+		if !long || !bytes.Contains(head, []byte("kind: CustomResourceDefinition\n")) {
+			return disk.WriteFile(name, text)
+		}
+		var o unstructured.Unstructured
+		if err := yaml.Unmarshal(head, &o.Object); err != nil {
+			return err
+		}
+		if err := disk.WriteFile(path.Join(definitions, o.GetName()), text); err != nil {
+			return err
+		}
+		return disk.WriteFile(name, head)
+	}
+}
+
+// whole puts the schema of a CustomResourceDefinition back. An overlay may change its
+// metadata, and nothing else.
+func whole(disk filesys.FileSystem, o *unstructured.Unstructured) error {
+	file := path.Join(definitions, o.GetName())
+	if o.GetKind() != "CustomResourceDefinition" || !disk.Exists(file) {
+		return nil
+	}
+	text, err := disk.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	full, err := object(text)
+	if err != nil {
+		return err
+	}
+	for k, v := range full.Object {
+		if _, there := o.Object[k]; !there {
+			o.Object[k] = v
+		} else if k == "spec" {
+			return errors.New("an overlay changes its spec")
+		}
+	}
+	return nil
+}
+
+// object reads one as JSON. Numbers of whole value become int64 this way, as the
+// dynamic client wants them; yaml.Unmarshal alone makes them float64.
+func object(text []byte) (o unstructured.Unstructured, err error) {
+	asJSON, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return o, err
+	}
+	return o, o.UnmarshalJSON(asJSON)
+}
+
+func copyTree(from fs.FS, folder, to string, write func(name string, text []byte) error) error {
 	return fs.WalkDir(from, folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".yaml") {
 			return err
@@ -104,7 +166,7 @@ func copyTree(disk filesys.FileSystem, from fs.FS, folder, to string) error {
 		if err != nil {
 			return err
 		}
-		return disk.WriteFile(path.Join(to, name), text)
+		return write(path.Join(to, name), text)
 	})
 }
 
@@ -120,18 +182,15 @@ func build(disk filesys.FileSystem, folder string) ([]unstructured.Unstructured,
 	}
 	objects := make([]unstructured.Unstructured, 0, found.Size())
 	for _, r := range found.Resources() {
-		text, err := r.AsYAML()
+		text, err := r.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("writing %s: %w", r.CurId(), err)
 		}
 		var o unstructured.Unstructured
-		// JSON numbers of whole value become int64 this way, as the dynamic
-		// client wants them; yaml.Unmarshal alone makes them float64.
-		asJSON, err := yaml.YAMLToJSON(text)
-		if err != nil {
+		if err := o.UnmarshalJSON(text); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", r.CurId(), err)
 		}
-		if err := o.UnmarshalJSON(asJSON); err != nil {
+		if err := whole(disk, &o); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", r.CurId(), err)
 		}
 		objects = append(objects, o)

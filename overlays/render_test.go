@@ -5,6 +5,7 @@ package overlays
 import (
 	"context"
 	"io/fs"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // pinned is the module that the checkout pins; the go command is asked once.
@@ -64,6 +66,40 @@ func TestTheSystemIsTheModulesOwnWithOurImage(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, "stockade.local/agent-sandbox-controller:v0.5.6", c["image"])
 	assert.Contains(t, c["args"], "--extensions")
+}
+
+// What kustomize does not see of a definition it would not have changed either.
+func TestDefinitionsAreRenderedWhole(t *testing.T) {
+	disk, err := layout(module(t))
+	require.NoError(t, err)
+	fast, err := build(disk, path.Join(root, System))
+	require.NoError(t, err)
+	slow := filesys.MakeFsInMemory()
+	require.NoError(t, copyTree(files, ".", root, slow.WriteFile))
+	for _, folder := range moduleFolders {
+		require.NoError(t, copyTree(module(t), folder, "/module", slow.WriteFile))
+	}
+	want, err := build(slow, path.Join(root, System))
+	require.NoError(t, err)
+	assert.Equal(t, want, fast)
+	for _, o := range fast {
+		if o.GetKind() == "CustomResourceDefinition" {
+			assert.NotEmpty(t, o.Object["spec"], o.GetName())
+		}
+	}
+}
+
+func TestAnOverlayMayNotChangeADefinition(t *testing.T) {
+	disk, err := layout(module(t))
+	require.NoError(t, err)
+	require.NoError(t, disk.WriteFile("/overlays/odd/kustomization.yaml", []byte(`resources: [../base/agent-sandbox-system]
+patches:
+- target: {kind: CustomResourceDefinition, name: sandboxes.agents.x-k8s.io}
+  patch: |-
+    - {op: add, path: /spec, value: {preserveUnknownFields: true}}
+`)))
+	_, err = build(disk, "/overlays/odd")
+	assert.ErrorContains(t, err, "changes its spec")
 }
 
 func TestNoOverlayPullsFromARegistry(t *testing.T) {

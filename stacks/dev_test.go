@@ -4,7 +4,6 @@ package stacks
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,31 +27,6 @@ func inside(t *testing.T, all []gketest.Resource, name string) map[string]any {
 	require.Fail(t, "not declared", name)
 	return nil
 }
-
-// digests are made up, of the images that are built out of a checkout.
-func digests(t *testing.T) map[string]any {
-	t.Helper()
-	source, err := node.FindSource()
-	require.NoError(t, err)
-	module, err := overlays.ModuleFS(t.Context(), source)
-	require.NoError(t, err)
-	parts, err := overlays.Parts(overlays.AllProfiles)
-	require.NoError(t, err)
-	out := map[string]any{}
-	for _, p := range parts {
-		objects, err := overlays.Render(module, p.Overlay)
-		require.NoError(t, err)
-		text, err := json.Marshal(objects)
-		require.NoError(t, err)
-		for _, image := range localImage.FindAllString(string(text), -1) {
-			name, _, _ := strings.Cut(image, ":")
-			out[image] = name + "@sha256:" + strings.Repeat("0", 64)
-		}
-	}
-	return out
-}
-
-var localImage = regexp.MustCompile(`stockade\.local/[a-z0-9-]+:dev`)
 
 var everything = map[string]string{"stockade:profiles": `["all"]`}
 
@@ -79,10 +53,25 @@ func TestDevDeploysTheProfilesThatAreAskedFor(t *testing.T) {
 	}
 }
 
+// recordDev runs the program of dev on a cluster that has all images.
+func recordDev(t *testing.T, config map[string]string, preview bool) []gketest.Resource {
+	t.Helper()
+	images := map[string]any{}
+	for _, p := range node.DefaultPrograms() {
+		name, _, _ := strings.Cut(p.Image, ":")
+		images[node.Repository+"/"+p.Image] = node.Repository + "/" + name + "@sha256:" + strings.Repeat("0123456789abcdef", 4)
+	}
+	all, err := gketest.Record(Run, gketest.Options{
+		Stack: "dev", Config: config, Preview: preview, Outputs: map[string]map[string]any{"stockade:kind:Cluster": {"images": images}},
+	})
+	require.NoError(t, err)
+	return all
+}
+
 func TestDevDeploysKodeGopherAsUpDoes(t *testing.T) {
 	t.Setenv(node.GoProxyEnv, "https://modules.example.com/path,direct")
 	for _, preview := range []bool{true, false} {
-		all := record(t, "dev", everything, preview)
+		all := recordDev(t, everything, preview)
 		for overlay, namespace := range map[string]string{"kode-gopher-local": overlays.KodeGopherNamespace, "kode-gopher-shared": overlays.KodeGopherSharedNamespace} {
 			settings := inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherName)
 			assert.Equal(t, map[string]any{"GOPROXY": "https://modules.example.com/path", "GOSUMDB": "off"}, settings["data"])

@@ -50,11 +50,7 @@ func with(t *testing.T, stack string, more map[string]string) map[string]string 
 // record runs the program of the stack.
 func record(t *testing.T, stack string, config map[string]string, preview bool) []gketest.Resource {
 	t.Helper()
-	o := gketest.Options{Stack: stack, Config: config, Preview: preview}
-	if stack == "dev" && !preview {
-		o.Outputs = map[string]map[string]any{"stockade:kind:Cluster": {"images": digests(t)}}
-	}
-	all, err := gketest.Record(Run, o)
+	all, err := gketest.Record(Run, gketest.Options{Stack: stack, Config: config, Preview: preview})
 	require.NoError(t, err)
 	return all
 }

@@ -74,7 +74,15 @@ func TestHalfOfTheImagesIsAnErrorThatNamesTheKey(t *testing.T) {
 	delete(config, "stockade:sandboxImage")
 	_, err := settingsOf(t, "gke", config)
 	assert.ErrorContains(t, err, "stockade:sandboxImage")
-	config["stockade:sandboxImage"] = "us-docker.pkg.dev/p/r/sandbox:latest"
-	_, err = settingsOf(t, "gke", config)
-	assert.ErrorContains(t, err, "digest")
+	for _, image := range []string{
+		"us-central1-docker.pkg.dev/example-project/stockade-gke/sandbox:latest",
+		strings.Replace(config["stockade:controllerImage"], "example-project", "another-project", 1),
+		strings.Replace(config["stockade:controllerImage"], "us-central1-", "us-", 1),
+	} {
+		config["stockade:sandboxImage"] = image
+		_, err = settingsOf(t, "gke", config)
+		require.Error(t, err, image)
+		assert.Contains(t, err.Error(), "stockade:sandboxImage is")
+		assert.Contains(t, err.Error(), "in the stack's registry by its digest, us-central1-docker.pkg.dev/example-project/stockade-gke/")
+	}
 }

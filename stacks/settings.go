@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/plan"
 	"github.com/stockade-dev/stockade/infra/gke"
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 // settings are what a stack's file says about an environment on Google Cloud.
@@ -111,6 +112,7 @@ var (
 	imageDigest = regexp.MustCompile(`^[a-z0-9-]+-docker\.pkg\.dev(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`)
 	kmsKey      = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
 	hostName    = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	plainHost   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
 	kubeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	operator    = regexp.MustCompile(`^(user|serviceAccount):[^@\s*]+@[^@\s*]+$`)
 )
@@ -135,9 +137,9 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 	if r.cfg.Get("secretsKey") != "" {
 		s.SecretsKey = r.like("secretsKey", "", kmsKey, "a Cloud KMS key, projects/…/locations/…/keyRings/…/cryptoKeys/…")
 	}
-	s.ControllerImage, s.SandboxImage = r.images()
+	s.ControllerImage, s.SandboxImage = r.images(fmt.Sprintf("%s-docker.pkg.dev/%s/%s/", s.Region, s.Project, s.Name))
 	for _, z := range s.Zones {
-		if !strings.HasPrefix(z, s.Region+"-") {
+		if letter, ok := strings.CutPrefix(z, s.Region+"-"); !ok || len(letter) != 1 || letter < "a" || letter > "z" {
 			r.wrong("zones", z, "zones of "+s.Region)
 		}
 	}
@@ -164,7 +166,7 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 
 func (r *reader) shared() shared {
 	s := shared{
-		GoModuleProxy:     r.like("goModuleProxy", "", hostName, "the host name of a Go module proxy"),
+		GoModuleProxy:     r.like("goModuleProxy", "", plainHost, "the host name of a Go module proxy, without a *"),
 		EgressAllow:       r.list("egressAllow", true),
 		TokenIssuer:       r.like("tokenIssuer", "stockade-system/token-issuer", kubeName, "NAMESPACE/NAME"),
 		SandboxRoles:      r.list("sandboxRoles", false),
@@ -173,6 +175,10 @@ func (r *reader) shared() shared {
 		Operators:         r.some("operators"),
 		OperatorRanges:    r.some("operatorRanges"),
 		PerimeterEnforced: r.flag("perimeterEnforced"),
+	}
+	// Whatever runs in a sandbox is the service account of its Pod to Google.
+	if namespace, _, _ := strings.Cut(s.TokenIssuer, "/"); namespace == overlays.ReferenceNamespace {
+		r.wrong("tokenIssuer", s.TokenIssuer, "a service account outside of the sandboxes' namespace")
 	}
 	for _, h := range s.EgressAllow {
 		// *.com is not somebody's.
@@ -225,14 +231,21 @@ func (r *reader) like(key, def string, re *regexp.Regexp, want string) string {
 	return got
 }
 
-// images reads both or neither: half of them would be half a deployment.
-func (r *reader) images() (controller, sandbox string) {
+// images reads both or neither: half of them would be half a deployment. Nodes pull
+// from the stack's own registry, and the image policy lets no other image run.
+func (r *reader) images(registry string) (controller, sandbox string) {
 	const controllerKey, sandboxKey = "controllerImage", "sandboxImage"
 	if r.cfg.Get(controllerKey) == "" && r.cfg.Get(sandboxKey) == "" {
 		return "", ""
 	}
-	const want = "an image in Artifact Registry by its digest, REGION-docker.pkg.dev/…@sha256:…"
-	return r.like(controllerKey, "", imageDigest, want), r.like(sandboxKey, "", imageDigest, want)
+	own := func(key string) string {
+		got := r.cfg.Get(key)
+		if !imageDigest.MatchString(got) || !strings.HasPrefix(got, registry) {
+			r.wrong(key, got, "an image in the stack's registry by its digest, "+registry+"…@sha256:…")
+		}
+		return got
+	}
+	return own(controllerKey), own(sandboxKey)
 }
 
 func (r *reader) oneOf(key, def string, allowed ...string) string {

@@ -40,9 +40,12 @@ const (
 	typeRecord       = "gcp:dns/recordSet:RecordSet"
 	typeService      = "gcp:projects/service:Service"
 	typeProjectIAM   = "gcp:projects/iAMMember:IAMMember"
+	typeAccountIAM   = "gcp:serviceaccount/iAMMember:IAMMember"
+	typeAccountKey   = "gcp:serviceaccount/key:Key"
 	typeRepository   = "gcp:artifactregistry/repository:Repository"
 	typeBinauthz     = "gcp:binaryauthorization/policy:Policy"
 	typePerimeter    = "gcp:accesscontextmanager/servicePerimeter:ServicePerimeter"
+	typeLevel        = "gcp:accesscontextmanager/accessLevel:AccessLevel"
 	prefixKubernetes = "kubernetes:"
 )
 

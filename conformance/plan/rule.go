@@ -90,8 +90,13 @@ func Rules() []*Rule {
 
 // Check judges the graph by all rules. It is a pure function; at is the time
 // that the evidence carries.
+//
+// A graph that installs something into the cluster is judged for that, whatever the
+// profile declares: else one without an allow-list would pass for one that installs
+// nothing.
 func Check(g Graph, p Profile, at time.Time) []Finding {
 	var out []Finding
+	p.Workloads = p.Workloads || slices.ContainsFunc(g.Resources, isKubernetes)
 	for _, r := range Rules() {
 		out = append(out, r.Check(g, p, at))
 	}

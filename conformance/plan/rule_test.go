@@ -81,7 +81,7 @@ func TestEachMutantIsSeenByItsOwnRuleAlone(t *testing.T) {
 					switch {
 					case id == r.ID:
 						assert.Equal(t, verdict.Breached, v, "%s under %s", id, m.ID)
-					case m.ID == "pool-on-autopilot" && v == verdict.Inconclusive:
+					case (m.ID == "pool-on-autopilot" || m.ID == "default-pool-kept") && v == verdict.Inconclusive:
 						// The pool that should not be there says nothing of itself:
 						// the rules for pools, which now concern it, cannot tell.
 					default:
@@ -268,6 +268,15 @@ func TestWhatIsDeclaredAbsentAndIsThereIsJudged(t *testing.T) {
 	assert.Equal(t, verdict.Held, verdicts(g, Profile{ThrowAway: true})["plan.deletion-protection"])
 }
 
+func TestWorkloadsWithoutTheirAllowListAreNotPassedOver(t *testing.T) {
+	g := standard()
+	require.True(t, drop(isFQDNPolicy)(&g))
+	assert.Equal(t, verdict.Inconclusive, verdicts(g, Profile{AllowList: true})["plan.allow-list"])
+	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{})["plan.allow-list"], "nobody says that there is one")
+	require.True(t, drop(isKubernetes)(&g))
+	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{AllowList: true})["plan.allow-list"])
+}
+
 func TestAThrowAwayClusterNeedsNoProtection(t *testing.T) {
 	g := standard()
 	for _, r := range g.of(typeCluster) {
@@ -333,6 +342,26 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"no process at all":           {"plan.pids-limit", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", -1.0)},
 		"Compute Engine's account":    {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "1-compute@developer.gserviceaccount.com")},
 		"Shielded nodes off":          {"plan.shielded-nodes", set(typeCluster, "enableShieldedNodes", false)},
+		"a cluster that only logs":    {"plan.binary-authorization", set(typeBinauthz, "clusterAdmissionRules", []any{obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "DRYRUN_AUDIT_LOG_ONLY"}})},
+		"egress to Google's VMs":      {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"34.0.0.0/8"})},
+		"egress by IPv6":              {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"2a00::/12"})},
+		"names of a peer":             {"plan.restricted-dns", setWhere(typeZone, func(r Resource) bool { return r.Name == "pkg.dev" }, "peeringConfig", obj{"targetNetwork": obj{"networkUrl": Unknown{}}})},
+		"Pods of a pool elsewhere":    {"plan.private-ranges", set(typePool, "networkConfig.podIpv4CidrBlock", "100.64.0.0/14")},
+		"a role by a binding":         {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/owner", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
+		"a role in the folder":        {"plan.least-privilege", append1("gcp:folder/iAMMember:IAMMember", obj{"role": "roles/viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a binding for everybody":     {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/monitoring.viewer", "members": []any{"allAuthenticatedUsers"}})},
+		"any Pod is the identity":     {"plan.least-privilege", set(typeAccountIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/*")},
+		"tokens for a person":         {"plan.least-privilege", set(typeAccountIAM, "role", "roles/iam.serviceAccountTokenCreator")},
+		"a door of its own":           {"plan.perimeter-doors", append1("gcp:accesscontextmanager/servicePerimeterEgressPolicy:ServicePerimeterEgressPolicy", obj{"egressFrom": obj{"identityType": "ANY_IDENTITY"}})},
+		"a level for everybody":       {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"ipSubnetworks": []any{"203.0.113.0/24"}}})},
+		"a level from everywhere":     {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}}})},
+		"a level for either":          {"plan.perimeter-doors", set(typeLevel, "basic", obj{"combiningFunction": "OR", "conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})},
+		"another policy beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
+		"a public block beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
+		"a template that lets out":    {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
+		"a template without a list": {"plan.allow-list", func(g *Graph) bool {
+			return set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g) && set(templateType, "metadata.namespace", "other")(g)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := standard()
@@ -341,6 +370,63 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 			assert.Equal(t, verdict.Breached, got[c.rule])
 		})
 	}
+}
+
+const templateType = "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate"
+
+// append1 is a change: one resource more.
+func append1(typ string, inputs obj) func(*Graph) bool {
+	return func(g *Graph) bool {
+		g.Resources = append(g.Resources, Resource{Type: typ, Name: "more", Inputs: inputs})
+		return true
+	}
+}
+
+// What a rule does not understand, or cannot see, it does not pass.
+func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
+	deployment := "kubernetes:apps/v1:Deployment"
+	for name, c := range map[string]struct {
+		rule  string
+		apply func(*Graph) bool
+	}{
+		"a document of grants":          {"plan.least-privilege", append1("gcp:projects/iAMPolicy:IAMPolicy", obj{"policyData": "{}"})},
+		"a level that is not there":     {"plan.perimeter-doors", set(typePerimeter, "status.accessLevels", []any{"accessPolicies/1/accessLevels/other"})},
+		"an expression for a level":     {"plan.perimeter-doors", set(typeLevel, "basic", nil)},
+		"a condition turned round":      {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}, "ipSubnetworks": []any{"203.0.113.0/24"}, "negate": true}})},
+		"one more condition":            {"plan.perimeter-doors", append1("gcp:accesscontextmanager/accessLevelCondition:AccessLevelCondition", obj{})},
+		"a Pod template not known yet":  {"plan.image-digests", set(deployment, "spec.template.spec", Unknown{})},
+		"containers not known yet":      {"plan.image-digests", set(deployment, "spec.template.spec.containers", Unknown{})},
+		"a container not known yet":     {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
+		"a chart":                       {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
+		"a first pool that stays":       {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
+		"pools within the cluster":      {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
+		"a range from another graph":    {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
+		"a response policy":             {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
+		"a firewall policy":             {"plan.egress-firewall", append1("gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule", obj{})},
+		"a policy's rule not known yet": {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
+	} {
+		g := standard()
+		require.True(t, c.apply(&g), name)
+		assert.Equal(t, verdict.Inconclusive, verdicts(g, full)[c.rule], name)
+	}
+	// A first pool of which nobody knows any more is no reason to stop.
+	g := standard()
+	require.True(t, set(typeCluster, "nodeConfig", nil)(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.metadata-mode"])
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.node-identity"])
+	// What cannot hold a container says nothing of images.
+	g = standard()
+	require.True(t, append1("kubernetes:core/v1:Secret", obj{"metadata": Unknown{}, "data": Unknown{}})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.image-digests"])
+	// Where a rule denies the rest of IPv6, a subnet may have it.
+	g = standard()
+	require.True(t, set(typeSubnet, "stackType", "IPV4_IPV6")(&g))
+	require.True(t, append1(typeFirewall, obj{"direction": "EGRESS", "destinationRanges": []any{"::/0"}, "denies": []any{obj{"protocol": "all"}}})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
+	// Two conditions that must both be met may share the work.
+	g = standard()
+	require.True(t, set(typeLevel, "basic", obj{"conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.perimeter-doors"])
 }
 
 func TestARuleThatMissesItsMutantHoldsNothing(t *testing.T) {

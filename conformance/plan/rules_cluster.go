@@ -142,18 +142,28 @@ var clusterRules = []*Rule{
 	},
 	{
 		ID: "plan.binary-authorization", Title: "Find a cluster that runs any image",
-		About:  "The project's policy must be enforced by the cluster, deny by default, and let in no pattern that matches everything.",
+		About:  "The project's policy must be enforced by the cluster, deny by default, exempt no cluster, and let in no pattern that matches everything.",
 		Claims: []string{"PG-02"}, Severity: suite.High,
 		Mutants: []Mutant{
 			{"allow-any-image", "the default rule lets every image in", set(typeBinauthz, "defaultAdmissionRule.evaluationMode", "ALWAYS_ALLOW")},
+			{"exempt-cluster", "one cluster has a rule of its own that lets every image in", set(typeBinauthz, "clusterAdmissionRules", []any{map[string]any{
+				"cluster": "us-central1.c", "evaluationMode": "ALWAYS_ALLOW", "enforcementMode": "ENFORCED_BLOCK_AND_AUDIT_LOG",
+			}})},
 		},
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
 				l.wants(c, "binaryAuthorization.evaluationMode", "PROJECT_SINGLETON_POLICY_ENFORCE")
 			}
 			for _, p := range l.each(typeBinauthz) {
-				l.oneOf(p, "defaultAdmissionRule.evaluationMode", "ALWAYS_DENY", "REQUIRE_ATTESTATION")
-				l.wants(p, "defaultAdmissionRule.enforcementMode", "ENFORCED_BLOCK_AND_AUDIT_LOG")
+				l.admission(p, "defaultAdmissionRule.")
+				// A rule for one cluster stands in for the default one there.
+				exempt, st := p.objects("clusterAdmissionRules")
+				if st == unknown {
+					l.missing(p, "clusterAdmissionRules", st)
+				}
+				for _, x := range exempt {
+					l.admission(x, "")
+				}
 				patterns, st := p.objects("admissionWhitelistPatterns")
 				if st == unknown {
 					l.missing(p, "admissionWhitelistPatterns", st)
@@ -164,6 +174,12 @@ var clusterRules = []*Rule{
 			}
 		},
 	},
+}
+
+// admission records whether the rule at path denies, and not only in its log.
+func (l *look) admission(r Resource, path string) {
+	l.oneOf(r, path+"evaluationMode", "ALWAYS_DENY", "REQUIRE_ATTESTATION")
+	l.wants(r, path+"enforcementMode", "ENFORCED_BLOCK_AND_AUDIT_LOG")
 }
 
 // imagePattern records whether an allow-listed pattern of images names its

@@ -19,6 +19,9 @@ var RestrictedVIP = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "19
 // RestrictedDomains must resolve to [RestrictedVIP] inside of the VPC.
 var RestrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
 
+// typeResponse is a rule that answers for a name before any zone does.
+const typeResponse = "gcp:dns/responsePolicyRule:ResponsePolicyRule"
+
 // privateSpace is what the sandboxes' policies block (RFC 1918). An address of
 // the cluster outside of it counts as public to them.
 var privateSpace = []netip.Prefix{
@@ -69,7 +72,7 @@ var networkRules = []*Rule{
 		}}},
 		judge: func(l *look) {
 			for _, r := range l.ranges() {
-				if slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.prefix.Addr()) && p.Bits() <= r.prefix.Bits() }) {
+				if private(r.prefix) {
 					l.sound(r.what, "%s is in RFC 1918", r.prefix)
 				} else {
 					l.weak(r.what, "%s is not in RFC 1918", r.prefix)
@@ -77,10 +80,23 @@ var networkRules = []*Rule{
 			}
 			for _, c := range l.each(typeCluster) {
 				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
-					if name, st := c.text(path); st != known || name == "" {
-						l.missing(c, path, st)
-					} else {
-						l.sound(c.String()+": "+path, "it is %.80s", name)
+					l.rangeName(c, path)
+				}
+				for _, path := range []string{"ipAllocationPolicy.additionalPodRangesConfig", "ipAllocationPolicy.additionalIpRangesConfigs"} {
+					if _, st := c.find(path); st != absent {
+						l.unsure(c.String()+": "+path, "further ranges are not understood")
+					}
+				}
+			}
+			for _, p := range l.of(typePool) {
+				if _, st := p.find("networkConfig.podRange"); st != absent {
+					l.rangeName(p, "networkConfig.podRange")
+				}
+				if s, st := p.text("networkConfig.podIpv4CidrBlock"); st != absent {
+					if at, err := netip.ParsePrefix(s); err != nil {
+						l.missing(p, "networkConfig.podIpv4CidrBlock", unknown)
+					} else if !private(at) {
+						l.weak(p.String()+": networkConfig.podIpv4CidrBlock", "%s is not in RFC 1918", at)
 					}
 				}
 			}
@@ -101,13 +117,29 @@ var networkRules = []*Rule{
 		ID: "plan.restricted-dns", Title: "Find a Google name that does not lead to the restricted addresses",
 		About:  "private.googleapis.com (199.36.153.8/30) and the public addresses also serve what no perimeter guards.",
 		Claims: []string{"KG-12"}, Severity: suite.High,
-		Mutants: []Mutant{{"private-vip", "a name leads to private.googleapis.com", setWhere(typeRecord,
-			func(r Resource) bool { typ, _ := r.text("type"); return typ == "A" }, "rrdatas", []any{"199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11"})}},
+		Mutants: []Mutant{
+			{"private-vip", "a name leads to private.googleapis.com", setWhere(typeRecord,
+				func(r Resource) bool { typ, _ := r.text("type"); return typ == "A" }, "rrdatas", []any{"199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11"})},
+			{"forwarded-zone", "a zone hands its names to another server", func(g *Graph) bool {
+				if len(g.of(typeZone)) == 0 {
+					return false
+				}
+				g.Resources = append(g.Resources, Resource{Type: typeZone, Name: "mutant", Inputs: map[string]any{
+					"dnsName": "storage.googleapis.com.", "visibility": "private",
+					"forwardingConfig": map[string]any{"targetNameServers": []any{map[string]any{"ipv4Address": "8.8.8.8"}}},
+				}})
+				return true
+			}},
+		},
 		judge: func(l *look) {
 			zones, records := l.each(typeZone), l.each(typeRecord)
 			for _, domain := range RestrictedDomains {
 				l.zone(zones, domain)
+				l.forwarded(zones, domain)
 				l.records(records, domain)
+			}
+			for _, r := range l.of(typeResponse) {
+				l.unsure(r.String(), "it answers before the zones do, and is not understood")
 			}
 		},
 	},
@@ -118,9 +150,12 @@ var networkRules = []*Rule{
 		skip: func(p Profile) string {
 			return unless(p.AllowList, "this environment may reach public addresses")
 		},
-		Mutants: []Mutant{{"deny-disabled", "the rule that denies the rest is disabled", setWhere(typeFirewall, deniesAll, "disabled", true)}},
+		Mutants: []Mutant{
+			{"deny-disabled", "the rule that denies the rest is disabled", setWhere(typeFirewall, deniesAll, "disabled", true)},
+			{"ipv6", "there are IPv6 addresses, whose egress nothing denies", set(typeSubnet, "stackType", "IPV4_IPV6")},
+		},
 		judge: func(l *look) {
-			denied := false
+			denied, denied6 := false, false
 			for _, f := range l.each(typeFirewall) {
 				direction, st := f.text("direction")
 				if st == unknown {
@@ -130,19 +165,33 @@ var networkRules = []*Rule{
 				if direction != "EGRESS" {
 					continue
 				}
-				if deniesAll(f) {
+				if deniesAll(f) || denies(f, everyIPv6) {
 					switch off, st := f.flag("disabled"); {
 					case st == unknown:
 						l.missing(f, "disabled", st)
 					case !off:
-						denied = true
+						denied, denied6 = denied || deniesAll(f), denied6 || denies(f, everyIPv6)
 						l.sound(f.String(), "it denies the rest")
 					}
 				}
 				l.wide(f)
 			}
+			for _, r := range l.Resources {
+				if strings.HasPrefix(r.Type, "gcp:compute/") && strings.Contains(r.Type, "irewallPolicy") {
+					l.unsure(r.String(), "firewall policies stand beside the rules, and are not understood")
+				}
+			}
 			if !denied && !l.undecided() {
 				l.weak("the rule that denies the rest", "there is none that is on")
+			}
+			for _, s := range l.of(typeSubnet) {
+				// Google's default is IPv4 alone.
+				switch stack, st := s.text("stackType"); {
+				case st == unknown:
+					l.missing(s, "stackType", st)
+				case st == known && stack != "IPV4_ONLY" && !denied6 && !l.undecided():
+					l.weak(s.String()+": stackType", "it is %.40q, and no rule that is on denies the rest of IPv6", stack)
+				}
 			}
 		},
 	},
@@ -201,6 +250,49 @@ func (l *look) ranges() (out []addressRange) {
 		out = out[:maxSteps]
 	}
 	return out
+}
+
+// private tells whether the policies of the sandboxes block the range.
+func private(r netip.Prefix) bool {
+	return slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.Addr()) && p.Bits() <= r.Bits() })
+}
+
+// rangeName records whether the name at path is that of a range in the graph, which
+// is judged as such.
+func (l *look) rangeName(r Resource, path string) {
+	name, st := r.text(path)
+	if st != known || name == "" {
+		l.missing(r, path, st)
+		return
+	}
+	for _, s := range l.of(typeSubnet) {
+		seconds, _ := s.objects("secondaryIpRanges")
+		for _, x := range seconds {
+			if got, _ := x.text("rangeName"); got == name {
+				l.sound(r.String()+": "+path, "it is %.80s", name)
+				return
+			}
+		}
+	}
+	l.unsure(r.String()+": "+path, fmt.Sprintf("no subnet in the graph has the range %.80q", name))
+}
+
+// forwarded records a zone of the domain's names whose answers come from elsewhere.
+func (l *look) forwarded(zones []Resource, domain string) {
+	for _, z := range zones {
+		if name, _ := z.text("dnsName"); name != domain+"." && !strings.HasSuffix(name, "."+domain+".") {
+			continue
+		}
+		for _, path := range []string{"forwardingConfig", "peeringConfig", "serviceDirectoryConfig"} {
+			switch _, st := z.find(path); st {
+			case unknown:
+				l.missing(z, path, st)
+			case known:
+				l.weak(z.String()+": "+path, "its names are answered by somebody else")
+			case absent:
+			}
+		}
+	}
 }
 
 // zone records whether a private zone answers for the domain.
@@ -267,26 +359,34 @@ func (l *look) records(records []Resource, domain string) {
 	}
 }
 
+// Every address, of either family.
+const (
+	everyIPv4 = "0.0.0.0/0"
+	everyIPv6 = "::/0"
+)
+
 // deniesAll tells whether a firewall rule denies all egress of every instance,
 // be it switched on or not.
-func deniesAll(f Resource) bool {
+func deniesAll(f Resource) bool { return denies(f, everyIPv4) }
+
+func denies(f Resource, everywhere string) bool {
 	if f.Type != typeFirewall {
 		return false
 	}
 	direction, _ := f.text("direction")
 	to, _ := f.texts("destinationRanges")
-	denies, _ := f.objects("denies")
+	denied, _ := f.objects("denies")
 	_, tags := f.find("targetTags")
 	_, accounts := f.find("targetServiceAccounts")
-	everything := slices.ContainsFunc(denies, func(d Resource) bool {
+	everything := slices.ContainsFunc(denied, func(d Resource) bool {
 		protocol, _ := d.text("protocol")
 		return protocol == "all"
 	})
-	return direction == "EGRESS" && everything && slices.Contains(to, "0.0.0.0/0") && tags == absent && accounts == absent
+	return direction == "EGRESS" && everything && slices.Contains(to, everywhere) && tags == absent && accounts == absent
 }
 
-// wide records whether a rule allows more than HTTPS to a range that is larger
-// than any private network.
+// wide records whether a rule allows more than HTTPS to addresses that are not
+// private.
 func (l *look) wide(f Resource) {
 	if off, st := f.flag("disabled"); st == known && off {
 		return
@@ -303,7 +403,7 @@ func (l *look) wide(f Resource) {
 	// Without destinations a rule is for all of them.
 	public := toState == absent || slices.ContainsFunc(to, func(s string) bool {
 		p, err := netip.ParsePrefix(s)
-		return err != nil || p.Bits() < 8
+		return err != nil || !private(p)
 	})
 	for _, a := range allows {
 		protocol, st := a.text("protocol")

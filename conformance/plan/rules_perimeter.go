@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -135,13 +136,24 @@ var perimeterRules = []*Rule{
 	},
 	{
 		ID: "plan.perimeter-doors", Title: "Find a door in the perimeter for everybody",
-		About:  "An ingress or egress rule for any identity, or for every service or resource, bridges the perimeter without a word in its log.",
+		About:  "An ingress or egress rule for any identity, or for every service or resource, bridges the perimeter without a word in its log; and so does an access level that does not say who may come in, and from where.",
 		Claims: []string{"KG-12"}, Severity: suite.High,
 		skip: noPerimeter, present: hasPerimeter,
-		Mutants: []Mutant{{"any-identity", "anybody may write out of it", inPart("egressPolicies", []any{map[string]any{
-			"egressFrom": map[string]any{"identityType": "ANY_IDENTITY"},
-			"egressTo":   map[string]any{"resources": []any{"*"}},
-		}})}},
+		Mutants: []Mutant{
+			{"any-identity", "anybody may write out of it", inPart("egressPolicies", []any{map[string]any{
+				"egressFrom": map[string]any{"identityType": "ANY_IDENTITY"},
+				"egressTo":   map[string]any{"resources": []any{"*"}},
+			}})},
+			{"level-for-every-address", "an access level is for every address", func(g *Graph) bool {
+				for _, r := range g.of(typeLevel) {
+					conditions, _ := r.objects("basic.conditions")
+					for _, c := range conditions {
+						return c.put("ipSubnetworks", []any{"0.0.0.0/0"})
+					}
+				}
+				return false
+			}},
+		},
 		judge: func(l *look) {
 			for _, p := range l.each(typePerimeter) {
 				// A perimeter of which nothing is known has no door that is known.
@@ -161,6 +173,18 @@ var perimeterRules = []*Rule{
 					for i, policy := range policies {
 						l.door(fmt.Sprintf("%s: %s %d", p, path, i+1), policy)
 					}
+				}
+				l.levels(p, part(p)+".accessLevels")
+			}
+			for _, r := range l.Resources {
+				switch {
+				case r.Type == typeLevel:
+					l.level(r)
+				case strings.HasPrefix(r.Type, "gcp:accesscontextmanager/") && strings.HasSuffix(r.Type, "gressPolicy"):
+					// One policy of a perimeter, as a resource of its own.
+					l.door(r.String(), r.Inputs)
+				case strings.HasPrefix(r.Type, "gcp:accesscontextmanager/accessLevel"), r.Type == "gcp:accesscontextmanager/servicePerimeters:ServicePerimeters":
+					l.unsure(r.String(), "it changes what others declare, and is not understood")
 				}
 			}
 		},
@@ -187,6 +211,86 @@ var perimeterRules = []*Rule{
 			}
 		},
 	},
+}
+
+// levels records whether the access levels that a perimeter names are in the graph,
+// where they are judged.
+func (l *look) levels(p Resource, path string) {
+	named, st := p.texts(path)
+	if st == unknown {
+		l.missing(p, path, st)
+	}
+	for _, name := range named {
+		there := slices.ContainsFunc(l.of(typeLevel), func(r Resource) bool { got, _ := r.text("name"); return got == name })
+		if !there {
+			l.unsure(p.String()+": "+path, fmt.Sprintf("%.120q is not in the graph", name))
+		}
+	}
+}
+
+// The widest ranges that still are somebody's, in bits.
+const (
+	widest4 = 16
+	widest6 = 32
+)
+
+// level records whether an access level says who may come in, and from where. What
+// all of its conditions demand together counts, unless one of them is enough.
+func (l *look) level(r Resource) {
+	conditions, st := r.objects("basic.conditions")
+	if st != known {
+		l.missing(r, "basic.conditions", st)
+		return
+	}
+	function, st := r.text("basic.combiningFunction")
+	if st == unknown {
+		l.missing(r, "basic.combiningFunction", st)
+		return
+	}
+	groups := [][]Resource{conditions}
+	if function == "OR" {
+		groups = nil
+		for _, c := range conditions {
+			groups = append(groups, []Resource{c})
+		}
+	}
+	for _, group := range groups {
+		l.demands(r, group)
+	}
+	if len(groups) == 0 {
+		l.weak(r.String(), "it demands nothing")
+	}
+}
+
+// demands records whether conditions that must all be met name both.
+func (l *look) demands(r Resource, conditions []Resource) {
+	who, where, wide := false, false, ""
+	for _, c := range conditions {
+		members, st := c.texts("members")
+		ranges, rangeState := c.texts("ipSubnetworks")
+		negated, negateState := c.flag("negate")
+		if st == unknown || rangeState == unknown || negateState == unknown || negated {
+			l.unsure(r.String()+": basic.conditions", "part of it is not known yet, or not understood")
+			return
+		}
+		who, where = who || len(members) > 0, where || len(ranges) > 0
+		for _, s := range ranges {
+			at, err := netip.ParsePrefix(s)
+			if err != nil || at.Addr().Is4() && at.Bits() < widest4 || at.Addr().Is6() && at.Bits() < widest6 {
+				wide = s
+			}
+		}
+	}
+	switch what := r.String() + ": basic.conditions"; {
+	case !who:
+		l.weak(what, "they name nobody")
+	case !where:
+		l.weak(what, "they are for every address")
+	case wide != "":
+		l.weak(what, "%.60q is wider than /%d, or /%d for IPv6", wide, widest4, widest6)
+	default:
+		l.sound(what, "they say who and from where")
+	}
 }
 
 // door records whether anything in one policy means everybody or everything.

@@ -33,6 +33,38 @@ func noPools(p Profile) string {
 
 func hasPools(g Graph) bool { return len(g.of(typePool)) > 0 }
 
+// ownNodes tells whether the cluster is born with a node of its own. Also where
+// that pool is removed, which is what our rules want, it is there for minutes.
+func ownNodes(c Resource) bool {
+	on, st := c.flag("enableAutopilot")
+	return st == absent || st == known && !on
+}
+
+// firstPool tells whether the cluster says what that node is like. It must where it
+// is made, and cannot be held to it later: Google may tell nothing any more of a pool
+// that is gone, and then nor does a stack that was refreshed.
+func firstPool(c Resource) bool {
+	_, st := c.find("nodeConfig")
+	return ownNodes(c) && st != absent
+}
+
+// pools are the pools of the graph, for rules that look at each of them. What a
+// cluster has beside them is not judged, so where something stays nothing holds.
+func (l *look) pools() []Resource {
+	for _, c := range l.of(typeCluster) {
+		if !ownNodes(c) {
+			continue
+		}
+		if gone, st := c.flag("removeDefaultNodePool"); st != known || !gone {
+			l.unsure(c.String()+": removeDefaultNodePool", "the pool that the cluster is born with stays, and is none of those in the graph")
+		}
+		if _, st := c.find("nodePools"); st != absent {
+			l.unsure(c.String()+": nodePools", "pools that are declared inside of the cluster are not understood")
+		}
+	}
+	return l.each(typePool)
+}
+
 var poolRules = []*Rule{
 	{
 		ID: "plan.gvisor-pool", Title: "Find no pool that runs gVisor",
@@ -97,7 +129,7 @@ var poolRules = []*Rule{
 		Mutants: []Mutant{{"manual-taint", "the program sets the taint", setWhere(typePool, isSandboxed, "nodeConfig.taints",
 			[]any{map[string]any{"key": reservedKey, "value": "gvisor", "effect": "NO_SCHEDULE"}})}},
 		judge: func(l *look) {
-			for _, p := range l.each(typePool) {
+			for _, p := range l.pools() {
 				l.reserved(p)
 			}
 		},
@@ -107,10 +139,19 @@ var poolRules = []*Rule{
 		About:  "GCE_METADATA shows every Pod the node's token; GKE_METADATA only the Pod's own.",
 		Claims: []string{"KG-07", "KG-09", "AS-03"}, Severity: suite.Critical,
 		skip: noPools, present: hasPools,
-		Mutants: []Mutant{{"gce-metadata", "Pods see the node's metadata server", setWhere(typePool, isSandboxed, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")}},
+		Mutants: []Mutant{
+			{"gce-metadata", "Pods see the node's metadata server", setWhere(typePool, isSandboxed, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")},
+			{"gce-metadata-first-pool", "Pods on the cluster's first node see its metadata server", setWhere(typeCluster, firstPool, "nodeConfig.workloadMetadataConfig.mode", "GCE_METADATA")},
+		},
 		judge: func(l *look) {
-			for _, p := range l.each(typePool) {
-				l.wants(p, "nodeConfig.workloadMetadataConfig.mode", "GKE_METADATA")
+			const path = "nodeConfig.workloadMetadataConfig.mode"
+			for _, p := range l.pools() {
+				l.wants(p, path, "GKE_METADATA")
+			}
+			for _, c := range l.of(typeCluster) {
+				if firstPool(c) {
+					l.wants(c, path, "GKE_METADATA")
+				}
 			}
 		},
 	},
@@ -122,7 +163,7 @@ var poolRules = []*Rule{
 		Mutants: []Mutant{{"no-pids-limit", "the limit is as high as GKE takes it", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", float64(4194304))}},
 		judge: func(l *look) {
 			found := false
-			for _, p := range l.each(typePool) {
+			for _, p := range l.pools() {
 				if yes, st := sandboxed(p); !yes && st != unknown {
 					continue
 				}
@@ -153,7 +194,7 @@ var poolRules = []*Rule{
 		skip: noPools, present: hasPools,
 		Mutants: []Mutant{{"no-cfs-quota", "CPU limits are not kept", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.cpuCfsQuota", false)}},
 		judge: func(l *look) {
-			for _, p := range l.each(typePool) {
+			for _, p := range l.pools() {
 				l.wants(p, "nodeConfig.kubeletConfig.cpuCfsQuota", true)
 			}
 		},
@@ -171,7 +212,7 @@ var poolRules = []*Rule{
 					l.wants(c, "enableShieldedNodes", true)
 				}
 			}
-			for _, p := range l.each(typePool) {
+			for _, p := range l.pools() {
 				l.wants(p, "nodeConfig.shieldedInstanceConfig.enableSecureBoot", true)
 				l.wants(p, "nodeConfig.shieldedInstanceConfig.enableIntegrityMonitoring", true)
 			}
@@ -198,10 +239,16 @@ var poolRules = []*Rule{
 		Claims: []string{"KG-09"}, Severity: suite.High,
 		Mutants: []Mutant{
 			{"default-account", "nodes run as the default account", setWhere(typePool, isSandboxed, "nodeConfig.serviceAccount", "default")},
+			{"default-account-first-pool", "the cluster's first node runs as the default account", setWhere(typeCluster, firstPool, "nodeConfig.serviceAccount", "default")},
 			{"default-account-autopilot", "nodes run as the default account", setWhere(typeCluster, autopilot, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "default")},
 		},
 		judge: func(l *look) {
 			l.nodes("clusterAutoscaling.autoProvisioningDefaults.serviceAccount", "nodeConfig.serviceAccount", l.account)
+			for _, c := range l.of(typeCluster) {
+				if firstPool(c) {
+					l.account(c, "nodeConfig.serviceAccount")
+				}
+			}
 		},
 	},
 }
@@ -287,14 +334,17 @@ func (l *look) account(r Resource, path string) {
 // nodes checks the settings of all nodes: on Autopilot the cluster has them, at
 // a path of its own, elsewhere its pools.
 func (l *look) nodes(autopilotPath, poolPath string, check func(r Resource, path string)) {
+	standard := false
 	for _, c := range l.each(typeCluster) {
 		if autopilot(c) {
 			check(c, autopilotPath)
-		} else if !hasPools(l.Graph) {
-			l.unsure("NodePool", "there is none in the graph")
+		} else {
+			standard = true
 		}
 	}
-	for _, p := range l.of(typePool) {
-		check(p, poolPath)
+	if standard || hasPools(l.Graph) {
+		for _, p := range l.pools() {
+			check(p, poolPath)
+		}
 	}
 }

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,25 +25,43 @@ var Roles = []string{
 	"roles/stackdriver.resourceMetadata.writer",
 }
 
+// tokenIssuer is a Kubernetes service account, as IAM names it: of one namespace, by
+// its name.
+var tokenIssuer = regexp.MustCompile(`^serviceAccount:[a-z0-9-]+\.svc\.id\.goog\[[a-z0-9-]+/[a-z0-9-]+\]$`)
+
 var byDigest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
 var supplyRules = []*Rule{
 	{
 		ID: "plan.least-privilege", Title: "Find a role that a node or a sandbox does not need",
-		About:  "The identity's own permissions are not contained (KG-11), so they are kept small.",
+		About:  "The identity's own permissions are not contained (KG-11), so they are kept small. Who may act as it is one Kubernetes service account, and nobody holds a key.",
 		Claims: []string{"KG-09"}, Severity: suite.High,
-		Mutants: []Mutant{{"editor", "an identity is an editor of the project", set(typeProjectIAM, "role", "roles/editor")}},
+		Mutants: []Mutant{
+			{"editor", "an identity is an editor of the project", set(typeProjectIAM, "role", "roles/editor")},
+			{"account-key", "somebody holds a key of an identity", func(g *Graph) bool {
+				if len(g.of(typeProjectIAM)) == 0 {
+					return false
+				}
+				g.Resources = append(g.Resources, Resource{Type: typeAccountKey, Name: "mutant", Inputs: map[string]any{}})
+				return true
+			}},
+		},
 		judge: func(l *look) {
-			for _, m := range l.each(typeProjectIAM) {
-				l.oneOf(m, "role", Roles...)
-				member, st := m.text("member")
-				switch what := m.String() + ": member"; {
-				case st != known:
-					l.missing(m, "member", st)
-				case member == "allUsers" || member == "allAuthenticatedUsers":
-					l.weak(what, "%s is everybody", member)
+			l.each(typeProjectIAM)
+			for _, r := range l.Resources {
+				of, grants := grant(r)
+				switch {
+				case r.Type == typeAccountKey:
+					l.weak(r.String(), "it is good until somebody takes it away")
+				case !grants:
+				case strings.HasSuffix(r.Type, "Policy"):
+					l.unsure(r.String(), "it grants what a document says, which is not read")
+				case of == "serviceaccount":
+					l.oneOf(r, "role", "roles/iam.workloadIdentityUser")
+					l.members(r, "is no Kubernetes service account", tokenIssuer.MatchString)
 				default:
-					l.sound(what, "%.120s", member)
+					l.oneOf(r, "role", Roles...)
+					l.members(r, "is everybody", func(who string) bool { return who != "allUsers" && who != "allAuthenticatedUsers" })
 				}
 			}
 		},
@@ -69,11 +88,14 @@ var supplyRules = []*Rule{
 			return unless(p.Workloads, "this plan installs nothing into the cluster")
 		},
 		present: func(g Graph) bool {
-			return slices.ContainsFunc(g.Resources, func(r Resource) bool { return len(images(r.Inputs)) > 0 && isKubernetes(r) })
+			return slices.ContainsFunc(g.Resources, func(r Resource) bool {
+				all, _ := images(r.Inputs)
+				return len(all) > 0 && isKubernetes(r)
+			})
 		},
 		Mutants: []Mutant{{"latest", "an image is named by tag", func(g *Graph) bool {
 			for _, r := range g.Resources {
-				if all := images(r.Inputs); isKubernetes(r) && len(all) > 0 {
+				if all, _ := images(r.Inputs); isKubernetes(r) && len(all) > 0 {
 					all[0]["image"] = "registry.example/app:latest"
 					return true
 				}
@@ -86,7 +108,11 @@ var supplyRules = []*Rule{
 				if !isKubernetes(r) {
 					continue
 				}
-				for i, c := range images(r.Inputs) {
+				all, whole := images(r.Inputs)
+				if !whole || isBundle(r) {
+					l.unsure(r.String(), "what it runs is not known yet, or not in the graph")
+				}
+				for i, c := range all {
 					found = true
 					what := fmt.Sprintf("%s: image %d", r, i+1)
 					switch image, ok := c["image"].(string); {
@@ -106,31 +132,52 @@ var supplyRules = []*Rule{
 	},
 	{
 		ID: "plan.allow-list", Title: "Find an allow-list of host names that allows too much",
-		About:  "In a GKE FQDNNetworkPolicy a rule without ports is for all of them, and a lone * is for every name.",
+		About:  "In a GKE FQDNNetworkPolicy a rule without ports is for all of them, and a lone * is for every name. Policies add up: another one that lets out more makes the list say nothing.",
 		Claims: []string{"KG-05"}, Severity: suite.High,
 		skip: func(p Profile) string {
 			return unless(p.AllowList && p.Workloads, "this plan installs no allow-list")
 		},
 		present: func(g Graph) bool { return slices.ContainsFunc(g.Resources, isFQDNPolicy) },
-		Mutants: []Mutant{{"every-name", "the list has a lone *", func(g *Graph) bool {
-			for _, r := range g.Resources {
-				rules, st := r.objects("spec.egress")
-				if isFQDNPolicy(r) && st == known && len(rules) > 0 {
-					return rules[0].put("matches", []any{map[string]any{"pattern": "*"}})
+		Mutants: []Mutant{
+			{"every-name", "the list has a lone *", func(g *Graph) bool {
+				for _, r := range g.Resources {
+					rules, st := r.objects("spec.egress")
+					if isFQDNPolicy(r) && st == known && len(rules) > 0 {
+						return rules[0].put("matches", []any{map[string]any{"pattern": "*"}})
+					}
 				}
-			}
-			return false
-		}}},
+				return false
+			}},
+			{"default-policy-beside-list", "the sandboxes have the controller's own policy beside the list", func(g *Graph) bool {
+				for _, r := range g.Resources {
+					spec, ok := r.Inputs["spec"].(map[string]any)
+					if isTemplate(r) && ok && spec["networkPolicy"] != nil {
+						delete(spec, "networkPolicy")
+						return true
+					}
+				}
+				return false
+			}},
+		},
 		judge: func(l *look) {
-			found := false
+			listed := map[string]bool{}
 			for _, r := range l.Resources {
 				if isFQDNPolicy(r) {
-					found = true
+					namespace, st := r.text("metadata.namespace")
+					if st != known {
+						l.missing(r, "metadata.namespace", st)
+					}
+					listed[namespace] = true
 					l.allowList(r)
 				}
 			}
-			if !found {
+			if len(listed) == 0 {
 				l.unsure("FQDNNetworkPolicy", "there is none in the graph")
+			}
+			for _, r := range l.Resources {
+				if isTemplate(r) || isNetworkPolicy(r) {
+					l.beside(r, listed)
+				}
 			}
 		},
 	},
@@ -142,14 +189,69 @@ func isFQDNPolicy(r Resource) bool {
 	return strings.HasPrefix(r.Type, "kubernetes:networking.gke.io/") && strings.HasSuffix(r.Type, ":FQDNNetworkPolicy")
 }
 
+func isNetworkPolicy(r Resource) bool {
+	return r.Type == "kubernetes:networking.k8s.io/v1:NetworkPolicy"
+}
+
+func isTemplate(r Resource) bool {
+	return strings.HasPrefix(r.Type, "kubernetes:extensions.agents.x-k8s.io/") && strings.HasSuffix(r.Type, ":SandboxTemplate")
+}
+
+// isBundle tells whether the resource stands for objects that are not in the graph.
+func isBundle(r Resource) bool {
+	for _, group := range []string{"helm.sh/", "yaml", "kustomize"} {
+		if strings.HasPrefix(r.Type, prefixKubernetes+group) {
+			return true
+		}
+	}
+	return false
+}
+
+// grant tells whether the resource gives roles, and on what: a project, a folder, an
+// organization or an account.
+func grant(r Resource) (of string, ok bool) {
+	of, rest, _ := strings.Cut(strings.TrimPrefix(r.Type, "gcp:"), "/")
+	_, kind, _ := strings.Cut(rest, ":")
+	return of, slices.Contains([]string{"projects", "folder", "organizations", "serviceaccount"}, of) &&
+		slices.Contains([]string{"IAMMember", "IAMBinding", "IAMPolicy"}, kind)
+}
+
+// members records whether all to whom a role is given are good ones; bad says of one
+// that it is not.
+func (l *look) members(r Resource, bad string, good func(string) bool) {
+	if _, st := r.find("members"); st == absent {
+		l.suits(r, "member", bad, good)
+		return
+	}
+	all, st := r.texts("members")
+	if st != known {
+		l.missing(r, "members", st)
+	}
+	for _, who := range all {
+		if what := r.String() + ": members"; good(who) {
+			l.sound(what, "%.120s", who)
+		} else {
+			l.weak(what, "%.80q %s", who, bad)
+		}
+	}
+}
+
 // images returns every container of an object, wherever its Pod template is: in
 // a Deployment, or in a SandboxTemplate that no SDK knows. The order is that of
-// the keys, so that evidence is the same each time.
-func images(v any) (out []map[string]any) {
+// the keys, so that evidence is the same each time. It is not whole where a part
+// is not known in which there may be one.
+func images(v any) (out []map[string]any, whole bool) {
+	whole = true
+	below := func(x any) {
+		more, all := images(x)
+		out, whole = append(out, more...), whole && all
+	}
 	switch v := v.(type) {
+	case Unknown:
+		return nil, false
 	case []any:
 		for _, x := range v {
-			out = append(out, images(x)...)
+			below(x)
 		}
 	case map[string]any:
 		keys := make([]string, 0, len(v))
@@ -158,19 +260,107 @@ func images(v any) (out []map[string]any) {
 		}
 		slices.Sort(keys)
 		for _, k := range keys {
-			if list, ok := v[k].([]any); ok && (k == "containers" || k == "initContainers" || k == "ephemeralContainers") {
+			switch list, isList := v[k].([]any); k {
+			case "containers", "initContainers", "ephemeralContainers":
+				if !isList {
+					below(v[k])
+					continue
+				}
 				for _, x := range list {
-					if c, ok := x.(map[string]any); ok && c["image"] != nil {
+					c, ok := x.(map[string]any)
+					whole = whole && ok
+					if ok && c["image"] != nil {
 						out = append(out, c)
 					}
 				}
-				continue
+			case "metadata", "status", "data", "stringData", "binaryData":
+				// No container is in there.
+			default:
+				below(v[k])
 			}
-			out = append(out, images(v[k])...)
 		}
 	}
-	return out
+	return out, whole
 }
+
+// beside records what else lets out whoever an allow-list is for: listed are the
+// namespaces that have one.
+func (l *look) beside(r Resource, listed map[string]bool) {
+	namespace, st := r.text("metadata.namespace")
+	if st != known {
+		l.missing(r, "metadata.namespace", st)
+		return
+	}
+	path := "spec.egress"
+	if isTemplate(r) {
+		path = "spec.networkPolicy.egress"
+		management, st := r.text("spec.networkPolicyManagement")
+		_, own := r.find("spec.networkPolicy")
+		switch {
+		case st == unknown:
+			l.missing(r, "spec.networkPolicyManagement", st)
+			return
+		case management == "Unmanaged" && listed[namespace]:
+			l.sound(r.String(), "it brings no policy beside the list")
+			return
+		case management == "Unmanaged" && len(listed) == 0:
+			l.unsure(r.String(), "it brings no policy, and there is no list in the graph")
+			return
+		case management == "Unmanaged":
+			l.weak(r.String(), "it brings no policy, and the namespace %.63q has no list", namespace)
+			return
+		case own == absent:
+			l.weak(r.String()+": spec.networkPolicy", "there is none, so that the controller's own lets it out to every public address")
+			return
+		}
+	} else if !listed[namespace] {
+		return
+	}
+	rules, st := r.objects(path)
+	if st == unknown {
+		l.missing(r, path, st)
+		return
+	}
+	if len(rules) == 0 {
+		l.sound(r.String()+": "+path, "it lets out nothing")
+	}
+	for _, rule := range rules {
+		l.peers(r, path, rule)
+	}
+}
+
+// peers records whether one rule of a network policy lets out to the cluster's own
+// Pods and private addresses alone.
+func (l *look) peers(r Resource, path string, rule Resource) {
+	what := r.String() + ": " + path
+	to, st := rule.objects("to")
+	if st == unknown {
+		l.missing(r, path+".to", st)
+		return
+	}
+	if len(to) == 0 {
+		l.weak(what, "it lets out to everywhere")
+	}
+	for _, peer := range to {
+		if _, st := peer.find("ipBlock"); st == absent {
+			l.sound(what, "it is for Pods")
+			continue
+		}
+		block, st := peer.text("ipBlock.cidr")
+		at, err := netip.ParsePrefix(block)
+		switch {
+		case st != known || err != nil:
+			l.missing(r, path+".to.ipBlock", unknown)
+		case private(at) || at == nodeLocalDNS:
+			l.sound(what, "it is for %s", at)
+		default:
+			l.weak(what, "it lets out to %s", at)
+		}
+	}
+}
+
+// nodeLocalDNS is where a node's own DNS cache listens.
+var nodeLocalDNS = netip.MustParsePrefix("169.254.20.10/32")
 
 // allowList records what one FQDNNetworkPolicy allows.
 func (l *look) allowList(r Resource) {

@@ -35,7 +35,7 @@ func standard() Graph {
 	}
 	add("pulumi:pulumi:Stack", "stack", obj{})
 	add(typeCluster, "cluster", obj{
-		"datapathProvider": "ADVANCED_DATAPATH", "enableFqdnNetworkPolicy": true, "enableShieldedNodes": true, "deletionProtection": true, "removeDefaultNodePool": true,
+		"datapathProvider": "ADVANCED_DATAPATH", "enableFqdnNetworkPolicy": true, "enableShieldedNodes": true, "deletionProtection": true,
 		"privateClusterConfig":          obj{"enablePrivateNodes": true},
 		"controlPlaneEndpointsConfig":   obj{"ipEndpointsConfig": obj{"enabled": false}},
 		"anonymousAuthenticationConfig": obj{"mode": "LIMITED"},
@@ -44,6 +44,8 @@ func standard() Graph {
 		"binaryAuthorization":           obj{"evaluationMode": "PROJECT_SINGLETON_POLICY_ENFORCE"},
 		"releaseChannel":                obj{"channel": "REGULAR"},
 		"ipAllocationPolicy":            obj{"clusterSecondaryRangeName": "pods", "servicesSecondaryRangeName": "services"},
+		"removeDefaultNodePool":         true,
+		"nodeConfig":                    obj{"serviceAccount": "n@p.iam.gserviceaccount.com", "workloadMetadataConfig": obj{"mode": "GKE_METADATA"}},
 	})
 	add(typePool, "system", obj{"nodeConfig": node(nil), "networkConfig": obj{"enablePrivateNodes": true}})
 	add(typePool, "sandbox", obj{"nodeConfig": node(obj{"sandboxConfig": obj{"sandboxType": "gvisor"}}), "networkConfig": obj{"enablePrivateNodes": true}})
@@ -63,6 +65,7 @@ func standard() Graph {
 	}
 	add(typeService, "container", obj{"service": "container.googleapis.com"})
 	add(typeProjectIAM, "node", obj{"role": "roles/container.defaultNodeServiceAccount", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})
+	add(typeAccountIAM, "sandbox", obj{"role": "roles/iam.workloadIdentityUser", "member": "serviceAccount:p.svc.id.goog[ns/issuer]"})
 	add(typeRepository, "images", obj{"format": "DOCKER", "dockerConfig": obj{"immutableTags": true}})
 	add(typeBinauthz, "images", obj{
 		"defaultAdmissionRule":       obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "ENFORCED_BLOCK_AND_AUDIT_LOG"},
@@ -73,15 +76,25 @@ func standard() Graph {
 		restricted = append(restricted, s)
 	}
 	add(typePerimeter, "perimeter", obj{"useExplicitDryRunSpec": false, "status": obj{
-		"resources": []any{"projects/1"}, "restrictedServices": restricted,
+		"resources": []any{"projects/1"}, "restrictedServices": restricted, "accessLevels": []any{"accessPolicies/1/accessLevels/operators"},
 		"vpcAccessibleServices": obj{"enableRestriction": true, "allowedServices": []any{"RESTRICTED-SERVICES"}},
 	}})
+	add(typeLevel, "operators", obj{"name": "accessPolicies/1/accessLevels/operators", "basic": obj{"combiningFunction": "AND", "conditions": []any{
+		obj{"members": []any{"user:operator@example.com"}, "ipSubnetworks": []any{"203.0.113.0/24"}},
+	}}})
 	image := "r-docker.pkg.dev/p/images/app@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	add("kubernetes:apps/v1:Deployment", "controller", obj{"spec": obj{"template": obj{"spec": obj{"containers": []any{obj{"name": "app", "image": image}}}}}})
-	add("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "list", obj{"spec": obj{"egress": []any{obj{
+	add("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "list", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"egress": []any{obj{
 		"matches": []any{obj{"pattern": "*.googleapis.com"}, obj{"name": "modules.example.com"}},
 		"ports":   []any{obj{"protocol": "TCP", "port": 443.0}},
 	}}}})
+	add("kubernetes:networking.k8s.io/v1:NetworkPolicy", "dns", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"egress": []any{obj{
+		"to": []any{obj{"podSelector": obj{}}, obj{"ipBlock": obj{"cidr": "169.254.20.10/32"}}},
+	}}}})
+	add("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", "template", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{
+		"networkPolicyManagement": "Managed", "networkPolicy": obj{"egress": []any{}},
+		"podTemplate": obj{"spec": obj{"containers": []any{obj{"name": "app", "image": image}}}},
+	}})
 	return g
 }
 
@@ -97,6 +110,7 @@ func autopilotGraph() Graph {
 			delete(r.Inputs, "datapathProvider")
 			delete(r.Inputs, "enableShieldedNodes")
 			delete(r.Inputs, "removeDefaultNodePool")
+			delete(r.Inputs, "nodeConfig")
 			r.Inputs["enableAutopilot"] = true
 			r.Inputs["clusterAutoscaling"] = obj{"autoProvisioningDefaults": obj{"serviceAccount": "n@p.iam.gserviceaccount.com"}}
 			r.Inputs["nodePoolAutoConfig"] = obj{"nodeKubeletConfig": obj{"insecureKubeletReadonlyPortEnabled": "FALSE"}}

@@ -60,9 +60,10 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 	parent := "accessPolicies/" + args.Policy
 	// Names here take letters, digits and _ alone.
 	short := strings.ReplaceAll(args.Title, "-", "_")
+	level := parent + "/accessLevels/" + short + "_operators"
 	operators, err := accesscontextmanager.NewAccessLevel(ctx, name+"-operators", &accesscontextmanager.AccessLevelArgs{
 		Parent: pulumi.String(parent),
-		Name:   pulumi.String(parent + "/accessLevels/" + short + "_operators"),
+		Name:   pulumi.String(level),
 		Title:  pulumi.String(args.Title + " operators"),
 		Basic: accesscontextmanager.AccessLevelBasicArgs{
 			CombiningFunction: pulumi.String("AND"),
@@ -82,7 +83,7 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 	var (
 		resources = pulumi.ToStringArray([]string{"projects/" + args.ProjectNumber})
 		services  = pulumi.ToStringArray(slices.Compact(restricted))
-		levels    = pulumi.StringArray{operators.Name}
+		levels    = pulumi.ToStringArray([]string{level})
 		// The network reaches what is restricted, and no other service of Google.
 		reachable = pulumi.ToStringArray([]string{"RESTRICTED-SERVICES"})
 	)
@@ -108,7 +109,7 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 			},
 		}
 	}
-	_, err = accesscontextmanager.NewServicePerimeter(ctx, name, in, pulumi.Parent(p), pulumi.DependsOn(args.After))
+	_, err = accesscontextmanager.NewServicePerimeter(ctx, name, in, pulumi.Parent(p), pulumi.DependsOn(slices.Concat(args.After, []pulumi.Resource{operators})))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the service perimeter: %w", err)
 	}

@@ -43,8 +43,7 @@ type Options struct {
 	Config map[string]string
 	// Preview leaves unknown what only the cloud computes.
 	Preview bool
-	// Outputs are what the resources of a type have beside their inputs, once
-	// they are real.
+	// Outputs are what resources of a type compute, beside what is made up for all.
 	Outputs map[string]map[string]any
 }
 
@@ -117,9 +116,7 @@ func (m *monitor) NewResource(args pulumi.MockResourceArgs) (string, resource.Pr
 	if dns, ok := dnsEndpoint(state); ok {
 		dns["endpoint"] = resource.NewProperty("gke-0123.example.gke.goog")
 	}
-	for k, v := range m.outputs[r.Type] {
-		state[resource.PropertyKey(k)] = resource.NewPropertyValue(v)
-	}
+	maps.Copy(state, resource.NewPropertyMapFromMap(m.outputs[args.TypeToken]))
 	return "id-of-" + args.Name, state, nil
 }
 

@@ -8,6 +8,8 @@ package main
 
 import (
 	_ "embed"
+	"fmt"
+	"os"
 
 	"github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/provider"
 	"github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version"
@@ -20,4 +22,12 @@ var (
 	terraformMapping []byte
 )
 
-func main() { provider.Serve("kubernetes", version.Version, schema, terraformMapping) }
+func main() {
+	clean, err := privateTemp()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pulumi-resource-kubernetes:", err)
+		os.Exit(1)
+	}
+	provider.Serve("kubernetes", version.Version, schema, terraformMapping)
+	clean()
+}
