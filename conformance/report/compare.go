@@ -63,8 +63,8 @@ type Mark struct {
 	Disclosed bool `json:"disclosed,omitempty"`
 }
 
-// word is the mark for a person.
-func (m Mark) word() string {
+// Word is the mark for a person, after the claim's id.
+func (m Mark) Word() string {
 	var text string
 	switch {
 	case m.Of == 0 && m.Verdict == verdict.NotApplicable:
@@ -219,7 +219,7 @@ func (c Comparison) Write(w io.Writer, style Style) error {
 			for i, cell := range row.Cells {
 				text := ""
 				if n < len(cell) {
-					text = cell[n].word()
+					text = cell[n].Word()
 					verdicts[[2]int{len(lines), i + 1}] = cell[n].Verdict
 				}
 				line = append(line, text)

@@ -120,7 +120,7 @@ func TestAMarkSaysWhatItRestsOn(t *testing.T) {
 		"a limit beside what was broken": {[]Result{not(verdict.Breached, suite.Guarantee, false), held(suite.Limit, false)}, "PG-05 Breached, 1 held of 2"},
 		"nothing":                        {nil, "PG-05 not tested"},
 	} {
-		assert.Equal(t, c.want, mark(claim, c.results).word(), name)
+		assert.Equal(t, c.want, mark(claim, c.results).Word(), name)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestAReportWithoutAProfileShowsWhatItHas(t *testing.T) {
 func words(all []Mark) []string {
 	out := make([]string, 0, len(all))
 	for _, m := range all {
-		out = append(out, m.word())
+		out = append(out, m.Word())
 	}
 	return out
 }

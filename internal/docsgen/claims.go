@@ -19,24 +19,39 @@ var systems = []struct{ letters, name string }{
 
 // claimsPage lists every claim of the three systems with what speaks for it. A
 // claim that nothing speaks for says so.
-func claimsPage() string {
+func claimsPage() (string, error) {
+	reports, err := readEvidence()
+	if err != nil {
+		return "", err
+	}
 	var b strings.Builder
 	b.WriteString(note + "# Claims\n\n")
 	b.WriteString("Every claim that the texts of the three systems make, the profiles that have to answer for it, and\n" +
 		"what speaks for it: scenarios, which attack a real deployment, and rules of the plan check, which\n" +
 		"judge an environment on Google Cloud before it exists. A *guarantee* is held when its attacks fail,\n" +
 		"a *limit* when the exposure that the text admits is shown and is not larger, a *function* when honest\n" +
-		"code works. This page is a map, and says what is tried, not what came of it: the verdicts with their\n" +
-		"evidence are in the reports of `stockade run --profile …`, and `stockade compare` puts those side by\n" +
-		"side. A rule of the plan check speaks for an environment on Google Cloud, and never for a profile on a\n" +
-		"cluster of this machine.\n\n## Profiles\n\n")
+		"code works. A rule of the plan check speaks for an environment on Google Cloud, and never for a profile\n" +
+		"on a cluster of this machine.\n\n" +
+		"The verdicts are those of the reports in [evidence](evidence): real runs against the sealed cluster of\n" +
+		"one machine, and checks of this repository's own plans. They were judged again, from their own\n" +
+		"evidence, when this page was written, and say what was so then; `stockade run --profile …` says what is\n" +
+		"so now, and `stockade compare` puts the profiles side by side.\n\n")
+	b.WriteString("| report | of | when | what came of it |\n|---|---|---|---|\n")
+	for _, r := range reports {
+		of := "the plan of the stack `" + r.Substrate["plan"] + "`"
+		if r.Profile != "" {
+			of = "a run against `" + r.Target + "`"
+		}
+		fmt.Fprintf(&b, "| [%s](evidence/%s.json) | %s | %s | %s |\n", r.name, r.name, of, r.Started.UTC().Format("2006-01-02 15:04 UTC"), r.Summary.Text)
+	}
+	b.WriteString("\n## Profiles\n\n")
 	b.WriteString("| profile | what is deployed | claims | scenarios |\n|---|---|---|---|\n")
 	for _, p := range suite.Profiles {
 		fmt.Fprintf(&b, "| `%s` | %s | %d | %d |\n", p.ID, cell(p.Title), len(p.Claims), len(p.Of(all.Registry.All())))
 	}
 	rules := plan.Rules()
 	for _, system := range systems {
-		fmt.Fprintf(&b, "\n## %s\n\n| claim | | kind | profiles | scenarios | plan check, on Google Cloud |\n|---|---|---|---|---|---|\n", system.name)
+		fmt.Fprintf(&b, "\n## %s\n\n| claim | | kind | verdicts | profiles | scenarios | plan check, on Google Cloud |\n|---|---|---|---|---|---|---|\n", system.name)
 		for _, c := range suite.Claims {
 			if !strings.HasPrefix(c.ID, system.letters+"-") {
 				continue
@@ -64,9 +79,13 @@ func claimsPage() string {
 			if len(scenarios)+len(checks) == 0 {
 				by = "none yet"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Text), strings.Join(kinds, ", "),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Text), strings.Join(kinds, ", "), verdictOf(c.ID, reports),
 				strings.Join(profiles, ", "), by, strings.Join(checks, ", "))
 		}
 	}
-	return b.String()
+	b.WriteString("\n## Evidence\n\nOf each scenario and rule, the last round. The reports have every attempt, every control and every\nstatement, with its time and its nonce.\n")
+	for _, c := range suite.Claims {
+		evidenceOf(&b, c, reports)
+	}
+	return b.String(), nil
 }

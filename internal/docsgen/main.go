@@ -52,7 +52,9 @@ func generate() (map[string]string, error) {
 		return nil, err
 	}
 	scenarioPages(files, mutants)
-	files["claims.md"] = claimsPage()
+	if files["claims.md"], err = claimsPage(); err != nil {
+		return nil, err
+	}
 	commandPages(files)
 	schema, err := schema()
 	if err != nil {
