@@ -129,17 +129,19 @@ func (g *Google) Verify(ctx context.Context, token string) (Identity, error) {
 
 // allowed consults the list. A domain is taken from hd, which Google sets for
 // accounts that the domain's Workspace manages, and never from the address:
-// anybody can open a Google account with an address of any domain.
+// anybody can open a Google account with an address of any domain. Such an
+// account's address was verified once, and may be somebody else's by now: Google
+// speaks for an address if it is Gmail's own, or hd is there.
 func (g *Google) allowed(email string, verified bool, domain string) bool {
 	address, ok := fold(email)
 	if !ok || !verified {
 		return false
 	}
-	if slices.Contains(g.emails, address) {
+	hosted, managed := fold(domain)
+	if slices.Contains(g.emails, address) && (managed || strings.HasSuffix(address, "@gmail.com")) {
 		return true
 	}
-	hosted, ok := fold(domain)
-	return ok && slices.Contains(g.domains, hosted)
+	return managed && slices.Contains(g.domains, hosted)
 }
 
 // maxKeys is larger than any key set, in bytes.
