@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 
@@ -96,7 +95,7 @@ func run(ctx context.Context, args []string, stdin io.ReadCloser, stdout io.Writ
 }
 
 func (s *settings) start(ctx context.Context, stdin io.ReadCloser, stdout io.WriteCloser, log *slog.Logger) error {
-	guard, err := s.guard(ctx, log)
+	guard, err := s.guard(log)
 	if err != nil {
 		return err
 	}
@@ -160,7 +159,7 @@ func (s *settings) gateway(ctx context.Context, log *slog.Logger) (*gateway.Gate
 }
 
 // guard returns how callers authenticate. That nobody has to must be said.
-func (s *settings) guard(ctx context.Context, log *slog.Logger) (func(http.Handler) http.Handler, error) {
+func (s *settings) guard(log *slog.Logger) (func(http.Handler) http.Handler, error) {
 	var all []auth.Verifier
 	if s.tokens != "" {
 		f, err := os.Open(s.tokens)
@@ -175,7 +174,7 @@ func (s *settings) guard(ctx context.Context, log *slog.Logger) (func(http.Handl
 		all = append(all, static)
 	}
 	if s.clientID != "" {
-		keys, err := s.keys(ctx)
+		keys, err := s.keys()
 		if err != nil {
 			return nil, err
 		}
@@ -198,10 +197,9 @@ func (s *settings) guard(ctx context.Context, log *slog.Logger) (func(http.Handl
 	return auth.Middleware(auth.Any(all...), log), nil
 }
 
-func (s *settings) keys(ctx context.Context) (auth.KeySet, error) {
+func (s *settings) keys() (auth.KeySet, error) {
 	if s.keysFile == "" {
-		client := &http.Client{Timeout: 10 * time.Second}
-		return oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), s.keysURL), nil
+		return auth.NewRemoteKeys(s.keysURL), nil
 	}
 	f, err := os.Open(s.keysFile)
 	if err != nil {
