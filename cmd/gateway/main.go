@@ -69,7 +69,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	fs.DurationVar(&s.session, "session-timeout", 15*time.Minute, "how long a session may be silent")
 
 	fs.BoolVar(&s.open, "no-auth", false, "let everybody who reaches the server use it, as one user")
-	text(&s.tokens, "tokens", "TOKENS_FILE", "", "`path` of a file with static tokens, a line each: name sha256:digest")
+	text(&s.tokens, "tokens", "TOKENS_FILE", "", "`path` of a file with static tokens, a line each: name sha256:digest; read again when it changes")
 	text(&s.clientID, "google-client-id", "GOOGLE_CLIENT_ID", "", "OAuth client `id` of Google sign-in; empty is without")
 	text(&s.issuer, "google-issuer", "GOOGLE_ISSUER", auth.GoogleIssuer, "`URL` of who signs ID tokens")
 	text(&s.keysURL, "google-keys", "GOOGLE_KEYS_URL", auth.GoogleKeys, "`URL` of the signer's keys")
@@ -162,12 +162,7 @@ func (s *settings) gateway(ctx context.Context, log *slog.Logger) (*gateway.Gate
 func (s *settings) guard(log *slog.Logger) (func(http.Handler) http.Handler, error) {
 	var all []auth.Verifier
 	if s.tokens != "" {
-		f, err := os.Open(s.tokens)
-		if err != nil {
-			return nil, fmt.Errorf("reading the tokens: %w", err)
-		}
-		defer f.Close()
-		static, err := auth.ParseStatic(f)
+		static, err := auth.OpenStatic(s.tokens, log)
 		if err != nil {
 			return nil, err
 		}
