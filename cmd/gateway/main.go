@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -28,7 +29,15 @@ import (
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
 
+// softMemory has the collector hurry when requests are large, well before the
+// limit of the server's Pod (overlays/base/kode-gopher/gateway.yaml). $GOMEMLIMIT
+// replaces it.
+const softMemory = 384 << 20 // bytes
+
 func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softMemory)
+	}
 	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }))
 }
 
@@ -41,6 +50,7 @@ type settings struct {
 	router                     gateway.Router
 	metadata                   string
 	session                    time.Duration
+	sessions                   int
 
 	tokens, clientID, issuer, keysURL, keysFile, emails, domains string
 }
@@ -66,6 +76,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	text(&s.metadata, "metadata", "METADATA_CONTROL_URL", "", "`URL` of the metadata server's control port; empty gives programs no identity")
 	fs.DurationVar(&s.pool.TTL, "ttl", 2*time.Minute, "how long the sandboxes of a server that died are kept")
 	fs.IntVar(&s.pool.MaxPerUser, "max-sandboxes", sandboxes.MaxPerUser, "how many sandboxes a user may have at a time")
+	fs.IntVar(&s.sessions, "max-sessions", gateway.MaxSessions, "how many sessions a user may have at a time with this server")
 	fs.DurationVar(&s.session, "session-timeout", 15*time.Minute, "how long a session may be silent")
 
 	fs.BoolVar(&s.open, "no-auth", false, "let everybody who reaches the server use it, as one user")
@@ -145,7 +156,7 @@ func (s *settings) gateway(ctx context.Context, log *slog.Logger) (*gateway.Gate
 		return nil, err
 	}
 	s.router.Namespace = s.pool.Namespace
-	o := gateway.Options{Pool: pool, Runner: s.router, GoEnv: map[string]string{}, SessionTimeout: s.session, Log: log}
+	o := gateway.Options{Pool: pool, Runner: s.router, GoEnv: map[string]string{}, SessionTimeout: s.session, MaxSessions: s.sessions, Log: log}
 	for _, name := range wire.GoNames {
 		if v := os.Getenv(name); v != "" {
 			o.GoEnv[name] = v
