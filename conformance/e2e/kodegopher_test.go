@@ -186,6 +186,9 @@ type visit struct {
 	} `json:"did"`
 }
 
+// maxLost bounds how often one session may lose its way to the server.
+const maxLost = 2
+
 // askedFor is the place of the first of the orders that ask for a token.
 const askedFor = 3
 
@@ -308,10 +311,15 @@ func visitOnce(ctx context.Context, t *testing.T, s *target.MCPSession, agent st
 	// Each refusal costs the API server some requests.
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
-	for {
+	for lost := 0; ; {
 		// A run that has begun is let to its end.
 		r, err := s.Run(context.WithoutCancel(ctx), target.MCPProgram{Source: agent, Stdin: string(orders)})
-		if !assert.NoError(t, err, "session %d", i) {
+		if err != nil && lost < maxLost {
+			// A hundred share six ways through the kubelet, which drops one at times.
+			lost++
+			t.Logf("session %d asks again: %v", i, err)
+			r.Refused, r.Message = true, "try again later"
+		} else if !assert.NoError(t, err, "session %d", i) {
 			return v, refused, false
 		}
 		if !r.Refused {
