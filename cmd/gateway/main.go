@@ -13,10 +13,10 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 
@@ -29,7 +29,15 @@ import (
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
 
+// softMemory has the collector hurry when requests are large, well before the
+// limit of the server's Pod (overlays/base/kode-gopher/gateway.yaml). $GOMEMLIMIT
+// replaces it.
+const softMemory = 384 << 20 // bytes
+
 func main() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(softMemory)
+	}
 	os.Exit(program.UntilSignal(func(ctx context.Context) int { return run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }))
 }
 
@@ -42,6 +50,7 @@ type settings struct {
 	router                     gateway.Router
 	metadata                   string
 	session                    time.Duration
+	sessions                   int
 
 	tokens, clientID, issuer, keysURL, keysFile, emails, domains string
 }
@@ -67,10 +76,11 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	text(&s.metadata, "metadata", "METADATA_CONTROL_URL", "", "`URL` of the metadata server's control port; empty gives programs no identity")
 	fs.DurationVar(&s.pool.TTL, "ttl", 2*time.Minute, "how long the sandboxes of a server that died are kept")
 	fs.IntVar(&s.pool.MaxPerUser, "max-sandboxes", sandboxes.MaxPerUser, "how many sandboxes a user may have at a time")
+	fs.IntVar(&s.sessions, "max-sessions", gateway.MaxSessions, "how many sessions a user may have at a time with this server")
 	fs.DurationVar(&s.session, "session-timeout", 15*time.Minute, "how long a session may be silent")
 
 	fs.BoolVar(&s.open, "no-auth", false, "let everybody who reaches the server use it, as one user")
-	text(&s.tokens, "tokens", "TOKENS_FILE", "", "`path` of a file with static tokens, a line each: name sha256:digest")
+	text(&s.tokens, "tokens", "TOKENS_FILE", "", "`path` of a file with static tokens, a line each: name sha256:digest; read again when it changes")
 	text(&s.clientID, "google-client-id", "GOOGLE_CLIENT_ID", "", "OAuth client `id` of Google sign-in; empty is without")
 	text(&s.issuer, "google-issuer", "GOOGLE_ISSUER", auth.GoogleIssuer, "`URL` of who signs ID tokens")
 	text(&s.keysURL, "google-keys", "GOOGLE_KEYS_URL", auth.GoogleKeys, "`URL` of the signer's keys")
@@ -96,7 +106,7 @@ func run(ctx context.Context, args []string, stdin io.ReadCloser, stdout io.Writ
 }
 
 func (s *settings) start(ctx context.Context, stdin io.ReadCloser, stdout io.WriteCloser, log *slog.Logger) error {
-	guard, err := s.guard(ctx, log)
+	guard, err := s.guard(log)
 	if err != nil {
 		return err
 	}
@@ -146,7 +156,7 @@ func (s *settings) gateway(ctx context.Context, log *slog.Logger) (*gateway.Gate
 		return nil, err
 	}
 	s.router.Namespace = s.pool.Namespace
-	o := gateway.Options{Pool: pool, Runner: s.router, GoEnv: map[string]string{}, SessionTimeout: s.session, Log: log}
+	o := gateway.Options{Pool: pool, Runner: s.router, GoEnv: map[string]string{}, SessionTimeout: s.session, MaxSessions: s.sessions, Log: log}
 	for _, name := range wire.GoNames {
 		if v := os.Getenv(name); v != "" {
 			o.GoEnv[name] = v
@@ -160,22 +170,17 @@ func (s *settings) gateway(ctx context.Context, log *slog.Logger) (*gateway.Gate
 }
 
 // guard returns how callers authenticate. That nobody has to must be said.
-func (s *settings) guard(ctx context.Context, log *slog.Logger) (func(http.Handler) http.Handler, error) {
+func (s *settings) guard(log *slog.Logger) (func(http.Handler) http.Handler, error) {
 	var all []auth.Verifier
 	if s.tokens != "" {
-		f, err := os.Open(s.tokens)
-		if err != nil {
-			return nil, fmt.Errorf("reading the tokens: %w", err)
-		}
-		defer f.Close()
-		static, err := auth.ParseStatic(f)
+		static, err := auth.OpenStatic(s.tokens, log)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, static)
 	}
 	if s.clientID != "" {
-		keys, err := s.keys(ctx)
+		keys, err := s.keys()
 		if err != nil {
 			return nil, err
 		}
@@ -198,10 +203,9 @@ func (s *settings) guard(ctx context.Context, log *slog.Logger) (func(http.Handl
 	return auth.Middleware(auth.Any(all...), log), nil
 }
 
-func (s *settings) keys(ctx context.Context) (auth.KeySet, error) {
+func (s *settings) keys() (auth.KeySet, error) {
 	if s.keysFile == "" {
-		client := &http.Client{Timeout: 10 * time.Second}
-		return oidc.NewRemoteKeySet(oidc.ClientContext(ctx, client), s.keysURL), nil
+		return auth.NewRemoteKeys(s.keysURL), nil
 	}
 	f, err := os.Open(s.keysFile)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestAServerThatAnybodyMayUseHasToBeAskedFor(t *testing.T) {
 	} {
 		s, err := parse(c.args, io.Discard)
 		require.NoError(t, err)
-		guard, err := s.guard(t.Context(), log)
+		guard, err := s.guard(log)
 		if c.err != "" {
 			assert.ErrorContains(t, err, c.err, "%v", c.args)
 			continue

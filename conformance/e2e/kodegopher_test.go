@@ -177,12 +177,30 @@ const (
 
 // visit is what the agent of the scenarios says of one run.
 type visit struct {
-	Host string `json:"host"`
-	Did  []struct {
+	Host      string   `json:"host"`
+	Addresses []string `json:"addresses"`
+	Did       []struct {
 		OK   bool   `json:"ok"`
 		Code int    `json:"code"`
 		Text string `json:"text"`
 	} `json:"did"`
+}
+
+// maxLost bounds how often one session may lose its way to the server.
+const maxLost = 2
+
+// askedFor is the place of the first of the orders that ask for a token.
+const askedFor = 3
+
+// token is the answer of the metadata server. A Pod that has just begun may have to
+// ask again: its policy is written while it starts.
+func (v visit) token() (text string, ok bool) {
+	for _, d := range v.Did[askedFor:] {
+		if d.Code == http.StatusOK {
+			return d.Text, true
+		}
+	}
+	return "", false
 }
 
 func TestAHundredSessionsOfFiveUsers(t *testing.T) {
@@ -245,11 +263,13 @@ func TestAHundredSessionsOfFiveUsers(t *testing.T) {
 			served[i%5].Add(1)
 			assert.False(t, v.Did[0].OK, "session %d saw another's canary: %s", i, v.Did[0].Text)
 			assert.True(t, v.Did[2].OK, "session %d finds its own: %s", i, v.Did[2].Text)
-			assert.Equal(t, http.StatusOK, v.Did[3].Code, "session %d has a token", i)
+			token, ok := v.token()
+			assert.True(t, ok, "session %d has a token: %+v", i, v.Did[askedFor:])
 			mu.Lock()
 			defer mu.Unlock()
-			tokens[v.Did[3].Text]++
-			hosts[v.Host]++
+			tokens[token]++
+			// A sandbox that was started for a claim has the name of the one before.
+			hosts[fmt.Sprint(v.Host, v.Addresses)]++
 		})
 	}
 	all.Wait()
@@ -281,9 +301,9 @@ func TestAHundredSessionsOfFiveUsers(t *testing.T) {
 func visitOnce(ctx context.Context, t *testing.T, s *target.MCPSession, agent string, i int) (v visit, refused int, ok bool) {
 	t.Helper()
 	own := fmt.Sprintf("%s-%d", mark, i)
+	ask := map[string]any{"do": "ask", "address": "$GCE_METADATA_HOST", "path": "/computeMetadata/v1/instance/service-accounts/default/token", "header": []string{"Metadata-Flavor: Google"}}
 	orders, err := json.Marshal([]map[string]any{
-		{"do": "find", "text": mark}, {"do": "plant", "path": "/app/persist/" + own, "text": own}, {"do": "find", "text": own},
-		{"do": "ask", "address": "$GCE_METADATA_HOST", "path": "/computeMetadata/v1/instance/service-accounts/default/token", "header": []string{"Metadata-Flavor: Google"}},
+		{"do": "find", "text": mark}, {"do": "plant", "path": "/app/persist/" + own, "text": own}, {"do": "find", "text": own}, ask, ask, ask,
 	})
 	if !assert.NoError(t, err) {
 		return v, 0, false
@@ -291,14 +311,19 @@ func visitOnce(ctx context.Context, t *testing.T, s *target.MCPSession, agent st
 	// Each refusal costs the API server some requests.
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
-	for {
+	for lost := 0; ; {
 		// A run that has begun is let to its end.
 		r, err := s.Run(context.WithoutCancel(ctx), target.MCPProgram{Source: agent, Stdin: string(orders)})
-		if !assert.NoError(t, err, "session %d", i) {
+		if err != nil && lost < maxLost {
+			// A hundred share six ways through the kubelet, which drops one at times.
+			lost++
+			t.Logf("session %d asks again: %v", i, err)
+			r.Refused, r.Message = true, "try again later"
+		} else if !assert.NoError(t, err, "session %d", i) {
 			return v, refused, false
 		}
 		if !r.Refused {
-			ok := assert.NoError(t, json.Unmarshal([]byte(r.Stdout), &v), "session %d: %+v", i, r) && assert.Len(t, v.Did, 4)
+			ok := assert.NoError(t, json.Unmarshal([]byte(r.Stdout), &v), "session %d: %+v", i, r) && assert.Len(t, v.Did, askedFor+3)
 			return v, refused, ok
 		}
 		// One who has a slot may wait in vain for a sandbox that has to be started

@@ -136,11 +136,12 @@ func ownBox(name string, held []suite.Holding, a account) verdict.Step {
 	return probe.Reached(name, "it was in %.60q at %.120q, and the user has %s", a.Host, a.Addresses, strings.Join(names, ", "))
 }
 
-// shared tells whether a run was where one of the others was. It is a pure
-// function.
+// shared tells whether a run was where one of the others was: at the same name and
+// at one of its addresses. A Pod that comes after another may have its name, or its
+// address. It is a pure function.
 func shared(name string, others []account, a account) verdict.Step {
 	for _, o := range others {
-		if o.Host == a.Host || slices.ContainsFunc(o.Addresses, func(addr string) bool { return slices.Contains(a.Addresses, addr) }) {
+		if o.Host == a.Host && slices.ContainsFunc(o.Addresses, func(addr string) bool { return slices.Contains(a.Addresses, addr) }) {
 			return probe.Reached(name, "both were in %.60q at %.120q", a.Host, a.Addresses)
 		}
 	}

@@ -768,3 +768,37 @@ func TestTheServersNodesAreBelievedAndThePodIsNot(t *testing.T) {
 	assert.True(t, steps[0].OK, "one of them is open")
 	assert.False(t, callInner(t.Context(), &probe.Env{Site: probe.Site{Inner: []string{"127.0.0.1:1"}}})[0].OK)
 }
+
+// A Pod that was made for the same claim's name has the name of the one before it,
+// and is another one.
+func TestASandboxIsToldFromTheOneBeforeItByMoreThanItsName(t *testing.T) {
+	was := account{Host: "kg-0", Addresses: []string{"10.0.0.1", "fd00::1"}}
+	for name, c := range map[string]struct {
+		now   account
+		class verdict.Class
+	}{
+		"the same":                     {was, ""},
+		"the same, by one family":      {account{Host: "kg-0", Addresses: []string{"fd00::1"}}, ""},
+		"a namesake elsewhere":         {account{Host: "kg-0", Addresses: []string{"10.0.0.2"}}, verdict.Absent},
+		"another at its address":       {account{Host: "kg-1", Addresses: []string{"10.0.0.1"}}, verdict.Absent},
+		"another at an address of its": {account{Host: "kg-1", Addresses: []string{"10.0.0.2"}}, verdict.Absent},
+	} {
+		s := shared("x", []account{was}, c.now)
+		assert.Equal(t, c.class, s.Class, name)
+		assert.Equal(t, c.class == "", s.OK, name)
+	}
+	had := []suite.Holding{{Claim: "c1", Sandbox: "kg-0", UID: "u1"}}
+	for name, c := range map[string]struct {
+		now   []suite.Holding
+		class verdict.Class
+	}{
+		"its own, under a new claim": {[]suite.Holding{{Claim: "c2", Sandbox: "kg-0", UID: "u1"}}, ""},
+		"a namesake":                 {[]suite.Holding{{Claim: "c2", Sandbox: "kg-0", UID: "u2"}}, verdict.Absent},
+		"none that is known":         {[]suite.Holding{{Claim: "c2"}}, verdict.Unknown},
+		"none at all":                {nil, verdict.Unknown},
+	} {
+		s := sameBox("x", had, c.now)
+		assert.Equal(t, c.class, s.Class, name)
+		assert.Equal(t, c.class == "", s.OK, name)
+	}
+}

@@ -105,8 +105,30 @@ func afterwards(ctx context.Context, env *suite.APIEnv, canary string, held []su
 	if step != nil {
 		return append(steps, *step)
 	}
+	now, err := env.Held(ctx, known(env, "user3"))
+	if err != nil {
+		return append(steps, probe.Failed("ask the API server for the new session's sandbox", verdict.TransportError, "%v", err))
+	}
 	return append(steps, next.Did[0].read("find something of the session before"),
-		shared("be given the sandbox of the session before", []account{first}, next))
+		shared("be given the sandbox of the session before", []account{first}, next),
+		sameBox("be given it under another claim", held, now))
+}
+
+// sameBox tells whether one of the sandboxes that a user has now is one that the
+// user had: by its UID, which is nobody else's, whatever it is called. It is a pure
+// function.
+func sameBox(name string, before, now []suite.Holding) verdict.Step {
+	some := false
+	for _, h := range now {
+		some = some || h.UID != ""
+		if h.UID != "" && slices.ContainsFunc(before, func(b suite.Holding) bool { return b.UID == h.UID }) {
+			return probe.Reached(name, "%.60q was that session's, too", h.Sandbox)
+		}
+	}
+	if !some {
+		return probe.Failed(name, verdict.Unknown, "the API server knows of no sandbox of the new session")
+	}
+	return probe.Failed(name, verdict.Absent, "the API server says that it is another one")
 }
 
 // judgeSearch reads a search in the call that left the files: one that misses any

@@ -54,7 +54,10 @@ type system struct {
 	identities gateway.Identities
 	// pool replaces what gives replicas their sandboxes; nil leaves it.
 	pool func(gateway.Pool) gateway.Pool
-	log  *safeBuffer
+	// sessions are a user's bound, silence is what ends one of them; 0 leaves them.
+	sessions int
+	silence  time.Duration
+	log      *safeBuffer
 
 	mu   sync.Mutex
 	seen []http.Header // what reached the router
@@ -138,6 +141,7 @@ func (s *system) replica(name string, users ...string) (string, *gateway.Gateway
 	}
 	g, err := gateway.New(context.Background(), gateway.Options{
 		Pool: from, Runner: gateway.Router{URL: s.url, Namespace: fake.Namespace, Port: 8888}, Identities: identities, Log: log,
+		MaxSessions: s.sessions, SessionTimeout: s.silence,
 	})
 	require.NoError(s.t, err)
 	var guard func(http.Handler) http.Handler

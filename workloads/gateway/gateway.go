@@ -62,8 +62,11 @@ type Options struct {
 	User string
 	// SessionTimeout ends a session from which nothing is heard; default 15 min.
 	SessionTimeout time.Duration
-	Version        string
-	Log            *slog.Logger // nil is silent
+	// MaxSessions is how many sessions a user may have at a time, over HTTP; 0
+	// means [MaxSessions].
+	MaxSessions int
+	Version     string
+	Log         *slog.Logger // nil is silent
 }
 
 // Gateway is the server. It is safe for concurrent use.
@@ -74,6 +77,8 @@ type Gateway struct {
 	ctx  context.Context
 	stop context.CancelCauseFunc
 	wg   sync.WaitGroup
+	// seats are sessions, bodies and calls are bytes.
+	seats, bodies, calls *budget
 
 	mu       sync.Mutex
 	closed   bool
@@ -97,15 +102,26 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	if o.SessionTimeout == 0 {
 		o.SessionTimeout = 15 * time.Minute
 	}
+	if o.MaxSessions < 0 {
+		return nil, fmt.Errorf("setting up the gateway: a user cannot have %d sessions", o.MaxSessions)
+	}
+	if o.MaxSessions == 0 {
+		o.MaxSessions = MaxSessions
+	}
 	if o.Version == "" {
 		o.Version = "devel"
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	g := &Gateway{o: o, sessions: map[*mcp.ServerSession]*session{}}
+	g := &Gateway{
+		o: o, sessions: map[*mcp.ServerSession]*session{},
+		seats:  newBudget(int64(o.MaxSessions), allSessions*int64(o.MaxSessions)),
+		bodies: newBudget(userBytes, allBytes), calls: newBudget(userBytes, allBytes),
+	}
 	g.ctx, g.stop = context.WithCancelCause(ctx)
 	g.server = mcp.NewServer(&mcp.Implementation{Name: "kode-gopher", Version: o.Version}, &mcp.ServerOptions{Logger: o.Log})
+	g.server.AddReceivingMiddleware(seated)
 	open := true
 	mcp.AddTool(g.server, &mcp.Tool{
 		Name: ToolName,
@@ -122,9 +138,10 @@ func (g *Gateway) Handler(authenticate func(http.Handler) http.Handler) http.Han
 	var h http.Handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return g.server }, &mcp.StreamableHTTPOptions{
 		SessionTimeout: g.o.SessionTimeout,
 		Logger:         g.o.Log,
-		// The files of the largest program, as JSON.
-		MaxRequestBodyBytes: 2 * wire.MaxRequest,
+
+		MaxRequestBodyBytes: maxBody,
 	})
+	h = g.bounded(h)
 	if authenticate != nil {
 		h = authenticate(h)
 	}

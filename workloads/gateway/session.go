@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	mcpauth "github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
@@ -44,6 +45,7 @@ var (
 	errOver      = errors.New("the session is over")
 	errOther     = errors.New("the session is another user's")
 	errQueueFull = errors.New("too many calls of this session wait already")
+	errTooMuch   = errors.New("the programs that wait or run now are too large together: try again later")
 )
 
 // session returns the session of a call, which begins with its first call.
@@ -230,7 +232,16 @@ func (g *Gateway) run(ctx context.Context, req *mcp.CallToolRequest, in Input) (
 	if err != nil {
 		return nil, wire.Result{}, err
 	}
-	s, err := g.session(req.Session, g.userOf(req))
+	user := g.o.User
+	if req.Extra != nil { // who the token of this very request belongs to
+		user = g.userOf(req.Extra.TokenInfo)
+	}
+	size := in.size()
+	if !g.calls.take(user, size) {
+		return nil, wire.Result{}, errTooMuch
+	}
+	defer g.calls.give(user, size)
+	s, err := g.session(req.Session, user)
 	if err != nil {
 		return nil, wire.Result{}, err
 	}
@@ -243,10 +254,10 @@ func (g *Gateway) run(ctx context.Context, req *mcp.CallToolRequest, in Input) (
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: show(res)}}}, res, nil
 }
 
-// userOf is who the token of this very request belongs to.
-func (g *Gateway) userOf(req *mcp.CallToolRequest) string {
-	if req.Extra != nil && req.Extra.TokenInfo != nil {
-		return req.Extra.TokenInfo.UserID
+// userOf is who a token belongs to; nil is that nobody had to show one.
+func (g *Gateway) userOf(info *mcpauth.TokenInfo) string {
+	if info != nil {
+		return info.UserID
 	}
 	return g.o.User
 }

@@ -27,6 +27,18 @@ type Input struct {
 	TimeoutSeconds int `json:"timeoutSeconds,omitempty" jsonschema:"how long the program may run, at most 120; 30 by default"`
 }
 
+// size is how many bytes a call holds while it waits and runs.
+func (in Input) size() int64 {
+	n := len(in.Code) + len(in.Stdin)
+	for _, a := range in.Args {
+		n += len(a)
+	}
+	for _, f := range in.Files {
+		n += len(f.Path) + len(f.Content)
+	}
+	return int64(n)
+}
+
 const maxSnippet = 1 << 20 // bytes
 
 // request makes a request for the runner out of what a client sent. Errors are

@@ -148,6 +148,12 @@ func TestATokenThatProvesNothingIsRefused(t *testing.T) {
 	}
 }
 
+// gmail makes an account without a Workspace of its address.
+func gmail(c map[string]any, address string) {
+	c["email"] = address
+	delete(c, "hd")
+}
+
 func TestTheAllowListDecides(t *testing.T) {
 	k := google()
 	for what, c := range map[string]struct {
@@ -168,6 +174,15 @@ func TestTheAllowListDecides(t *testing.T) {
 		"a domain below":                 {domains: []string{"example.com"}, change: func(c map[string]any) { c["hd"] = "sub.example.com" }},
 		"a letter whose lower case is k": {emails: []string{"kim@example.com"}, change: func(c map[string]any) { c["email"] = "\u212aim@example.com" }},
 		"a space after":                  {emails: []string{"alice@example.com"}, change: func(c map[string]any) { c["email"] = "alice@example.com " }},
+		"a private account's address":    {emails: []string{"alice@example.com"}, change: func(c map[string]any) { delete(c, "hd") }},
+		"an empty domain":                {emails: []string{"alice@example.com"}, change: func(c map[string]any) { c["hd"] = "" }},
+		"a domain that is none":          {emails: []string{"alice@example.com"}, change: func(c map[string]any) { c["hd"] = " " }},
+		"Gmail's own":                    {emails: []string{"alice@gmail.com"}, change: func(c map[string]any) { gmail(c, "Alice@Gmail.com") }, want: true},
+		"Gmail's own, not proved":        {emails: []string{"alice@gmail.com"}, change: func(c map[string]any) { gmail(c, "alice@gmail.com"); c["email_verified"] = false }},
+		"an ending like Gmail's":         {emails: []string{"alice@evilgmail.com"}, change: func(c map[string]any) { gmail(c, "alice@evilgmail.com") }},
+		"another domain of the same":     {emails: []string{"alice@example.org"}, change: func(c map[string]any) { c["email"] = "alice@example.org" }, want: true},
+		"a domain in the address alone":  {domains: []string{"example.com"}, change: func(c map[string]any) { c["hd"] = "example.net" }},
+		"a domain in hd alone":           {domains: []string{"example.com"}, change: func(c map[string]any) { c["email"] = "alice@alias.example" }, want: true},
 		"no address":                     {domains: []string{"example.com"}, change: func(c map[string]any) { delete(c, "email") }},
 	} {
 		id, err := newGoogle(t, c.emails, c.domains).Verify(t.Context(), sign(t, jose.RS256, k.rsa, claims(c.change)))

@@ -23,6 +23,8 @@ type entry struct {
 	digest [sha256.Size]byte
 }
 
+var errNoTokens = errors.New("reading the tokens: there is none")
+
 var userName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
 
 // ParseStatic reads one user a line, a name and the SHA-256 of the token:
@@ -63,7 +65,7 @@ func ParseStatic(r io.Reader) (*Static, error) {
 		return nil, fmt.Errorf("reading the tokens: %w", err)
 	}
 	if len(s.tokens) == 0 {
-		return nil, errors.New("reading the tokens: there is none")
+		return nil, errNoTokens
 	}
 	return s, nil
 }
