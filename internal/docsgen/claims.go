@@ -35,7 +35,9 @@ func claimsPage() (string, error) {
 		"The verdicts are those of the reports in [evidence](evidence): real runs against the sealed cluster of\n" +
 		"one machine, and checks of this repository's own plans. They were judged again, from their own\n" +
 		"evidence, when this page was written, and say what was so then; `stockade run --profile …` says what is\n" +
-		"so now, and `stockade compare` puts the profiles side by side.\n\n")
+		"so now, and `stockade compare` puts the profiles side by side. The plans were previewed with a stand-in\n" +
+		"for Google's provider. That of `gke-shared` has its perimeter as a dry run, as the example does, which is\n" +
+		"a breach until `stockade:perimeterEnforced` is true.\n\n")
 	b.WriteString("| report | of | when | what came of it |\n|---|---|---|---|\n")
 	for _, r := range reports {
 		of := "the plan of the stack `" + r.Substrate["plan"] + "`"

@@ -142,8 +142,7 @@ func linkOf(id string) string {
 	return "`" + id + "`"
 }
 
-// said is a result's detail, the positive control, and what the witnesses of the
-// last round said.
+// said is a result's detail, and what the witnesses of the last round said.
 func said(x report.Result) string {
 	var out []string
 	if x.Detail != "" {
@@ -153,7 +152,6 @@ func said(x report.Result) string {
 		return strings.Join(out, "; ")
 	}
 	last := x.Rounds[len(x.Rounds)-1]
-	out = append(out, fmt.Sprintf("%d attempts, %d live controls", len(last.Attempts), len(last.Controls)))
 	for _, s := range last.Witnesses {
 		text := s.Witness
 		if s.Detail != "" {
