@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -372,11 +371,11 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 	for _, m := range mutants {
 		there := false
 		for _, namespace := range m.Namespaces() {
-			_, err := f.kube.Clientset.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
+			found, err := hasNamespace(ctx, f.kube, namespace)
+			if err != nil {
 				return removed, left, fmt.Errorf("looking for mutants: %w", err)
 			}
-			there = there || err == nil
+			there = there || found
 		}
 		if !there {
 			continue

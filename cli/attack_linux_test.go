@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
@@ -51,6 +52,38 @@ func TestAStandInIsBesideTheServerThatItLooksLike(t *testing.T) {
 		assert.Equal(t, want, routerOf(target), name)
 	}
 	assert.NotEmpty(t, routerOf(targets[kodeGopherShared]))
+}
+
+// Whether a target is deployed is told by its namespace.
+func TestTheNamespaceOfATargetIsMadeByItsPartAlone(t *testing.T) {
+	source, err := node.FindSource()
+	require.NoError(t, err)
+	module, err := overlays.ModuleFS(t.Context(), source)
+	require.NoError(t, err)
+	parts, err := overlays.Parts(overlays.AllProfiles)
+	require.NoError(t, err)
+	namespaces := map[string]string{"controls": overlays.ControlsNamespace}
+	for name, target := range targets {
+		namespaces[name] = target.Namespace
+	}
+	seen := map[string]string{}
+	for _, p := range parts {
+		namespace, ok := namespaces[p.Name]
+		if !ok {
+			assert.Empty(t, p.Profile, "%s is tried, and is no target", p.Name)
+			continue
+		}
+		assert.Empty(t, seen[namespace], p.Name)
+		seen[namespace] = p.Name
+		objects, err := overlays.Render(module, p.Overlay)
+		require.NoError(t, err)
+		found := false
+		for _, o := range objects {
+			found = found || o.GetKind() == "Namespace" && o.GetName() == namespace
+		}
+		assert.True(t, found, "%s makes its namespace %s", p.Name, namespace)
+	}
+	assert.Len(t, seen, len(namespaces), "each target has a part")
 }
 
 func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {

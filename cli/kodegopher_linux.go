@@ -89,9 +89,11 @@ func (l callersLayer) Up(ctx context.Context, _ UpOptions, _ *progress.Reporter)
 }
 
 func (l callersLayer) make(ctx context.Context, c *kube.Client) error {
-	_, err := c.Clientset.CoreV1().Namespaces().Get(ctx, overlays.KodeGopherSharedNamespace, metav1.GetOptions{})
-	switch {
-	case err == nil:
+	there, err := hasNamespace(ctx, c, overlays.KodeGopherSharedNamespace)
+	if err != nil {
+		return fmt.Errorf("looking for the server of the callers: %w", err)
+	}
+	if there {
 		if _, err := descriptor.ReadCallers(l.m.callersFile()); err == nil {
 			return nil
 		}
@@ -101,8 +103,6 @@ func (l callersLayer) make(ctx context.Context, c *kube.Client) error {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("stopping the server whose callers are lost: %w", err)
 		}
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("looking for the server of the callers: %w", err)
 	}
 	return makeCallers(l.m.callersFile())
 }

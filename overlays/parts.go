@@ -14,20 +14,18 @@ type Part struct {
 	Name, Overlay string
 	// Profile is the one that is tried on it; empty is what all of them need.
 	Profile string
-	// Namespace has its sandboxes. It is there exactly as long as the part.
-	Namespace string
 }
 
 // parts are all of them, in the order in which they can be deployed.
 var parts = []Part{
 	{Name: "agent-sandbox-system", Overlay: System},
-	{Name: "controls", Overlay: Controls, Namespace: ControlsNamespace},
-	{Name: "reference", Overlay: Reference, Profile: "agent-sandbox", Namespace: ReferenceNamespace},
-	{Name: "seed", Overlay: Seed, Profile: "agent-sandbox", Namespace: SeedNamespace},
-	{Name: "default", Overlay: Default, Profile: "agent-sandbox-default", Namespace: DefaultNamespace},
-	{Name: "playground", Overlay: Playground, Profile: "playground", Namespace: PlaygroundNamespace},
-	{Name: "kode-gopher-local", Overlay: KodeGopherDev, Profile: "kode-gopher-local", Namespace: KodeGopherNamespace},
-	{Name: "kode-gopher-shared", Overlay: KodeGopherSharedDev, Profile: "kode-gopher-shared", Namespace: KodeGopherSharedNamespace},
+	{Name: "controls", Overlay: Controls},
+	{Name: "reference", Overlay: Reference, Profile: "agent-sandbox"},
+	{Name: "seed", Overlay: Seed, Profile: "agent-sandbox"},
+	{Name: "default", Overlay: Default, Profile: "agent-sandbox-default"},
+	{Name: "playground", Overlay: Playground, Profile: "playground"},
+	{Name: "kode-gopher-local", Overlay: KodeGopherDev, Profile: "kode-gopher-local"},
+	{Name: "kode-gopher-shared", Overlay: KodeGopherSharedDev, Profile: "kode-gopher-shared"},
 }
 
 // What stands for every profile, and what is deployed when nobody says which: an

@@ -29,21 +29,3 @@ func TestAProfileBringsItsPartsAndWhatAllNeed(t *testing.T) {
 	_, err := Parts("nobody's")
 	require.ErrorContains(t, err, "it is agent-sandbox, agent-sandbox-default, playground, kode-gopher-local, kode-gopher-shared or all")
 }
-
-func TestTheNamespaceOfAPartIsItsOwn(t *testing.T) {
-	seen := map[string]string{}
-	for _, p := range parts {
-		objects, err := Render(module(t), p.Overlay)
-		require.NoError(t, err)
-		if p.Namespace == "" {
-			continue
-		}
-		assert.Empty(t, seen[p.Namespace], p.Name)
-		seen[p.Namespace] = p.Name
-		found := false
-		for _, o := range objects {
-			found = found || o.GetKind() == "Namespace" && o.GetName() == p.Namespace
-		}
-		assert.True(t, found, "%s makes its namespace %s", p.Name, p.Namespace)
-	}
-}

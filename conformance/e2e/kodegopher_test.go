@@ -403,6 +403,15 @@ const (
 	see  = `_, err := os.Stat("/app/persist/kept"); fmt.Println(err == nil)`
 )
 
+// keeping opens a user's session, with nobody else's beside it, and leaves a file in it.
+func (g *gopher) keeping(user string) *target.MCPSession {
+	g.t.Helper()
+	g.released()
+	s := g.mustOpen(user)
+	assert.Equal(g.t, "kept\n", g.run(s, target.MCPProgram{Source: keep}).Stdout)
+	return s
+}
+
 // goesOn asks a session again until it answers as if nothing had happened. What
 // it says until then has to be an error, or a refusal that says what to do.
 func goesOn(t *testing.T, s *target.MCPSession) {
@@ -426,9 +435,7 @@ func goesOn(t *testing.T, s *target.MCPSession) {
 
 func TestSessionsOutliveARestartOfTheController(t *testing.T) {
 	g := newGopher(t, "kode-gopher-shared")
-	g.released()
-	s := g.mustOpen("user1")
-	assert.Equal(t, "kept\n", g.run(s, target.MCPProgram{Source: keep}).Stdout)
+	s := g.keeping("user1")
 	restartController(t)
 	goesOn(t, s)
 	// A new one waits for the controller, or is told to come again.
@@ -452,9 +459,7 @@ func TestSessionsOutliveARestartOfTheController(t *testing.T) {
 
 func TestSessionsOutliveARestartOfTheAPIServer(t *testing.T) {
 	g := newGopher(t, "kode-gopher-shared")
-	g.released()
-	s := g.mustOpen("user1")
-	assert.Equal(t, "kept\n", g.run(s, target.MCPProgram{Source: keep}).Stdout)
+	s := g.keeping("user1")
 	restartAPIServer(t)
 	goesOn(t, s)
 	require.NoError(t, s.Close())

@@ -67,6 +67,11 @@ var secretValue = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-
 // secretArgument is a flag that hands over a secret by its name.
 var secretArgument = regexp.MustCompile(`(?i)^-{0,2}[a-z0-9_-]*(password|passwd|secret|token|api[_-]?key|credential)s?=.+`)
 
+// handsOver tells whether an argument holds a secret, by its name or its look.
+func handsOver(arg string) bool {
+	return secretArgument.MatchString(arg) || secretValue.MatchString(arg)
+}
+
 func variables(name string, environ []string, err error) verdict.Step {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -111,7 +116,7 @@ func arguments(proc string, wanted func(string) bool) verdict.Step {
 			switch {
 			case wanted != nil && !wanted(arg), wanted == nil && strings.HasPrefix(arg, plantedArgument):
 				continue
-			case secretArgument.MatchString(arg), secretValue.MatchString(arg):
+			case handsOver(arg):
 				return probe.Reached(name, "%s holds one, digest %s", f, probe.Digest([]byte(arg)))
 			}
 		}

@@ -39,7 +39,7 @@ func noSecrets(r suite.Reading) verdict.Statement {
 		}
 	}
 	for _, arg := range r.Pod.Args {
-		if secretArgument.MatchString(arg) || secretValue.MatchString(arg) {
+		if handsOver(arg) {
 			found = append(found, "an argument of digest "+probe.Digest([]byte(arg)))
 		}
 	}
