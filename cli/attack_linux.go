@@ -23,7 +23,6 @@ import (
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kind"
 	"github.com/stockade-dev/stockade/infra/kube"
-	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/progress"
 	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
@@ -221,11 +220,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	source, err := node.FindSource()
-	if err != nil {
-		return nil, nil, err
-	}
-	module, err := overlays.ModuleFS(ctx, source)
+	module, err := agentSandbox(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -356,11 +351,7 @@ func labelled(ctx context.Context, grounds []*runner.Kube) (all []runner.Owned, 
 // removeMutants takes down what a killed `prove` left up, and gives the
 // reference its admission policy and its taint back.
 func (f *field) removeMutants(ctx context.Context) (removed, left []string, err error) {
-	source, err := node.FindSource()
-	if err != nil {
-		return nil, nil, err
-	}
-	module, err := overlays.ModuleFS(ctx, source)
+	module, err := agentSandbox(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

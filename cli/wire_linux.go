@@ -390,7 +390,7 @@ func (l clusterLayer) options(rep *progress.Reporter) (kind.Options, error) {
 	return kind.Options{Home: l.m.home, Engine: e}, err
 }
 
-func (l clusterLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporter) error {
+func (l clusterLayer) Up(ctx context.Context, up UpOptions, rep *progress.Reporter) error {
 	o, err := l.options(rep)
 	if err != nil {
 		return err
@@ -405,7 +405,31 @@ func (l clusterLayer) Up(ctx context.Context, _ UpOptions, rep *progress.Reporte
 	if o.CiliumDir, err = node.ModuleDir(ctx, l.m.images(nil), "cilium", "github.com/cilium/cilium"); err != nil {
 		return err
 	}
+	// The images of all systems have a gigabyte, and importing that keeps Cilium
+	// waiting.
+	parts, err := overlays.Parts(up.Profiles...)
+	if err != nil {
+		return err
+	}
+	module, err := agentSandbox(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := overlays.Images(module, parts)
+	if err != nil {
+		return err
+	}
+	images.Archives = images.ArchivesOf(names)
 	return kind.Up(ctx, o, images, rep)
+}
+
+// agentSandbox are the files of the agent-sandbox module that overlays use.
+func agentSandbox(ctx context.Context) (fs.FS, error) {
+	source, err := node.FindSource()
+	if err != nil {
+		return nil, err
+	}
+	return overlays.ModuleFS(ctx, source)
 }
 
 func (l clusterLayer) Status(ctx context.Context) (State, error) {
@@ -566,11 +590,7 @@ var differs = []string{
 func (l sandboxLayer) Up(ctx context.Context, o UpOptions, rep *progress.Reporter) error {
 	ctx, cancel := context.WithTimeout(ctx, waitSandboxes)
 	defer cancel()
-	source, err := node.FindSource()
-	if err != nil {
-		return err
-	}
-	module, err := overlays.ModuleFS(ctx, source)
+	module, err := agentSandbox(ctx)
 	if err != nil {
 		return err
 	}

@@ -29,3 +29,20 @@ func TestAProfileBringsItsPartsAndWhatAllNeed(t *testing.T) {
 	_, err := Parts("nobody's")
 	require.ErrorContains(t, err, "it is agent-sandbox, agent-sandbox-default, playground, kode-gopher-local, kode-gopher-shared or all")
 }
+
+func TestAProfileNeedsTheImagesOfItsOwnPods(t *testing.T) {
+	images := func(profiles ...string) []string {
+		chosen, err := Parts(profiles...)
+		require.NoError(t, err)
+		out, err := Images(module(t), chosen)
+		require.NoError(t, err)
+		return out
+	}
+	assert.Equal(t, []string{"stockade.local/probe:dev"}, images(DefaultProfile))
+	assert.Equal(t, []string{"stockade.local/execution:dev", "stockade.local/playground:dev", "stockade.local/probe:dev"}, images("playground"),
+		"that of the Pods which the execution service makes is in a ConfigMap")
+	all := images(AllProfiles)
+	for _, p := range Profiles() {
+		assert.Subset(t, all, images(p), p)
+	}
+}

@@ -7,7 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,33 +46,70 @@ func Pin(objects []unstructured.Unstructured, digests map[string]string) error {
 		return image
 	}
 	for i := range objects {
-		o := &objects[i]
-		if o.GetKind() != "ConfigMap" {
-			pinImages(o.Object, digest)
-			continue
-		}
-		// The copy of a Pod template that the execution service reads.
-		data, found, err := unstructured.NestedStringMap(o.Object, "data")
+		data, err := changeEachImage(&objects[i], digest)
 		if err != nil {
-			return fmt.Errorf("reading ConfigMap %s: %w", o.GetName(), err)
+			return err
 		}
-		if !found {
+		if data == nil {
 			continue
 		}
-		for key, text := range data {
-			data[key] = imageLine.ReplaceAllStringFunc(text, func(line string) string {
-				m := imageLine.FindStringSubmatch(line)
-				return m[1] + digest(m[2])
-			})
-		}
-		if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
-			return fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
-		}
-		if err := announce(objects, *o, data); err != nil {
-			return fmt.Errorf("announcing ConfigMap %s: %w", o.GetName(), err)
+		if err := announce(objects, objects[i], data); err != nil {
+			return fmt.Errorf("announcing ConfigMap %s: %w", objects[i].GetName(), err)
 		}
 	}
 	return missing
+}
+
+// Images names the images of our own programs that some parts run, sorted: what the
+// nodes need beside the images that they come with.
+func Images(module fs.FS, parts []Part) ([]string, error) {
+	var own []string
+	for _, p := range parts {
+		objects, err := Render(module, p.Overlay)
+		if err != nil {
+			return nil, err
+		}
+		for i := range objects {
+			_, err := changeEachImage(&objects[i], func(image string) string {
+				if strings.HasSuffix(image, ownTag) {
+					own = append(own, image)
+				}
+				return image
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(own)
+	return slices.Compact(own), nil
+}
+
+// changeEachImage puts what change returns in the place of every image that an object
+// names. Of a ConfigMap it returns the data, which may hold the copy of a Pod template
+// that the execution service reads.
+func changeEachImage(o *unstructured.Unstructured, change func(string) string) (data map[string]string, err error) {
+	if o.GetKind() != "ConfigMap" {
+		changeImages(o.Object, change)
+		return nil, nil
+	}
+	data, found, err := unstructured.NestedStringMap(o.Object, "data")
+	if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", o.GetName(), err)
+	}
+	if !found {
+		return nil, nil
+	}
+	for key, text := range data {
+		data[key] = imageLine.ReplaceAllStringFunc(text, func(line string) string {
+			m := imageLine.FindStringSubmatch(line)
+			return m[1] + change(m[2])
+		})
+	}
+	if err := unstructured.SetNestedStringMap(o.Object, data, "data"); err != nil {
+		return nil, fmt.Errorf("writing ConfigMap %s: %w", o.GetName(), err)
+	}
+	return data, nil
 }
 
 // announce writes the digest of a ConfigMap's data into the Deployments that
@@ -108,18 +147,18 @@ func mounts(deployment unstructured.Unstructured, config string) bool {
 	return false
 }
 
-func pinImages(v any, digest func(string) string) {
+func changeImages(v any, change func(string) string) {
 	switch v := v.(type) {
 	case map[string]any:
 		if image, ok := v["image"].(string); ok {
-			v["image"] = digest(image)
+			v["image"] = change(image)
 		}
 		for _, x := range v {
-			pinImages(x, digest)
+			changeImages(x, change)
 		}
 	case []any:
 		for _, x := range v {
-			pinImages(x, digest)
+			changeImages(x, change)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
-	place, err := cluster.New(ctx, "dev", &cluster.Args{})
+	place, err := cluster.New(ctx, "dev", &cluster.Args{Profiles: pulumi.ToStringArray(s.Profiles)})
 	if err != nil {
 		return err
 	}

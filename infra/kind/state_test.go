@@ -62,3 +62,8 @@ func TestAPodWithoutConditionsIsNotReady(t *testing.T) {
 	assert.False(t, podReady(corev1.Pod{}))
 	assert.True(t, podReady(corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}))
 }
+
+func TestAnArchiveTakesTheTagOverFromTheOneBefore(t *testing.T) {
+	had := []string{"probe-1.tar", "probe-host-1.tar", "router-1.tar"}
+	assert.Equal(t, []string{"probe-host-1.tar", "router-1.tar", "probe-2.tar", "runner-1.tar"}, imported(had, []string{"probe-2.tar", "runner-1.tar"}))
+}

@@ -153,8 +153,9 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 	return err
 }
 
-// refresh imports into a healthy cluster what has changed since: our own
-// programs do so often, and each has an archive named after its content.
+// refresh imports into a healthy cluster what it does not have: our own programs
+// change often, each has an archive named after its content, and more profiles need
+// more of them.
 func (o Options) refresh(ctx context.Context, id Identity, archives []string, rep *progress.Reporter) error {
 	var missing []string
 	for _, a := range archives {
@@ -171,7 +172,7 @@ func (o Options) refresh(ctx context.Context, id Identity, archives []string, re
 		if err != nil {
 			return err
 		}
-		id.Archives = baseNames(archives)
+		id.Archives = imported(id.Archives, baseNames(missing))
 		if id.Digests == nil {
 			id.Digests = map[string]string{}
 		}
@@ -179,6 +180,17 @@ func (o Options) refresh(ctx context.Context, id Identity, archives []string, re
 		return id.write(o.identityPath())
 	}
 	return nil
+}
+
+// imported are the archives whose images the nodes have, when more came to those that
+// they had: one of the same program took its tag over, and going back to the older one
+// means importing it again.
+func imported(had, more []string) []string {
+	program := func(archive string) string { return archive[:max(0, strings.LastIndexByte(archive, '-'))] }
+	kept := slices.DeleteFunc(slices.Clone(had), func(a string) bool {
+		return slices.ContainsFunc(more, func(b string) bool { return program(a) == program(b) })
+	})
+	return append(kept, more...)
 }
 
 func baseNames(paths []string) []string {

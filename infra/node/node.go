@@ -43,6 +43,16 @@ type Images struct {
 	KubernetesVersion string
 
 	tools map[string]string
+	// named has the images of each of the Archives, by full names.
+	named map[string][]string
+}
+
+// ArchivesOf returns those of the Archives that have one of the images, by full
+// names.
+func (i Images) ArchivesOf(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(i.Archives), func(archive string) bool {
+		return !slices.ContainsFunc(i.named[archive], func(name string) bool { return slices.Contains(names, name) })
+	})
 }
 
 // Tool returns the path of a third-party program on the host, such as
@@ -212,6 +222,7 @@ func (b *builder) result() (Images, bool, error) {
 		Names:       slices.Clone(cluster.Names),
 		Kubeadm:     cluster.Kubeadm,
 		Repository:  Repository,
+		named:       map[string][]string{},
 	}
 	for _, p := range b.programs {
 		a := b.programArchive(p)
@@ -220,6 +231,7 @@ func (b *builder) result() (Images, bool, error) {
 			return Images{}, false, nil
 		}
 		images.Archives = append(images.Archives, a.path)
+		images.named[a.path] = r.Names
 		images.Names = append(images.Names, r.Names...)
 	}
 	slices.Sort(images.Names)

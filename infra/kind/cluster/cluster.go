@@ -47,7 +47,7 @@ type Cluster struct {
 	RangeCA pulumi.StringOutput `pulumi:"rangeCA"`
 }
 
-// Args are a cluster's inputs. A change of any makes a new cluster.
+// Args are a cluster's inputs. A change of Home or Inputs makes a new cluster.
 type Args struct {
 	// Home is the folder for all files, an absolute path. Default: the variable
 	// STOCKADE_HOME, else stockade in the user's cache folder.
@@ -55,11 +55,15 @@ type Args struct {
 	// Inputs stands for what the cluster is made from, where the program knows
 	// of anything.
 	Inputs pulumi.StringPtrInput
+	// Profiles are those whose images the nodes need; "all" stands for every one. A
+	// change brings more, in place. Default: agent-sandbox.
+	Profiles pulumi.StringArrayInput
 }
 
 type clusterArgs struct {
-	Home   *string `pulumi:"home"`
-	Inputs *string `pulumi:"inputs"`
+	Home     *string  `pulumi:"home"`
+	Inputs   *string  `pulumi:"inputs"`
+	Profiles []string `pulumi:"profiles"`
 }
 
 // ElementType implements [pulumi.Input].

@@ -121,6 +121,7 @@ func plain(v any, depth int) error {
 const (
 	propHome              = "home"
 	propInputs            = "inputs"
+	propProfiles          = "profiles"
 	propName              = "name"
 	propUID               = "uid"
 	propHealthy           = "healthy"
@@ -158,6 +159,48 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
 	out[propTokens] = resource.MakeSecret(resource.NewProperty(p.Tokens))
 	out[propRangeCA] = resource.NewProperty(p.RangeCA)
+	return out
+}
+
+// profiles are those of the inputs; none leaves the choice to the command.
+//
+// Errors: they are no list of names, or are not known yet.
+func profiles(in resource.PropertyMap) ([]string, error) {
+	v, ok := in[propProfiles]
+	if !ok || v.IsNull() {
+		return nil, nil
+	}
+	if !v.IsArray() {
+		return nil, errors.New("profiles must be a list of names")
+	}
+	var names []string
+	for _, v := range v.ArrayValue() {
+		if !v.IsString() || v.StringValue() == "" || strings.ContainsFunc(v.StringValue(), func(r rune) bool { return r == ',' || unicode.IsControl(r) }) {
+			return nil, errors.New("profiles must be a list of names")
+		}
+		names = append(names, v.StringValue())
+	}
+	return names, nil
+}
+
+// updatedOutputs are the properties that a cluster will have after an update in place:
+// its old ones, but for the images that came, and for everything where it is not
+// healthy, since what mends that may make another cluster.
+func updatedOutputs(inputs, state resource.PropertyMap) resource.PropertyMap {
+	out := unknownOutputs(inputs)
+	if v := state[propHealthy]; !v.IsBool() || !v.BoolValue() {
+		return out
+	}
+	for k, v := range state {
+		switch unknown, is := out[k]; {
+		case !is || k == propImages:
+		case unknown.IsSecret():
+			out[k] = resource.MakeSecret(v)
+		default:
+			out[k] = v
+		}
+	}
+	maps.Copy(out, inputs)
 	return out
 }
 

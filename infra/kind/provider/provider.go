@@ -139,9 +139,13 @@ func (p *Provider) Check(_ context.Context, r *pulumirpc.CheckRequest) (*pulumir
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		v := in[key]
 		switch {
-		case key != propHome && key != propInputs:
-			fail(key, "there is no such input: a cluster has home and inputs")
+		case key != propHome && key != propInputs && key != propProfiles:
+			fail(key, "there is no such input: a cluster has home, inputs and profiles")
 		case v.IsComputed() || v.IsNull():
+		case key == propProfiles:
+			if _, err := profiles(in); err != nil {
+				fail(key, "%s", err)
+			}
 		case !v.IsString():
 			fail(key, "%s must be a string", key)
 		case key == propHome && !filepath.IsAbs(v.StringValue()):
@@ -170,8 +174,8 @@ func (p *Provider) Check(_ context.Context, r *pulumirpc.CheckRequest) (*pulumir
 // Diff replaces a cluster whose inputs change, which is not healthy, or which is
 // not the one of the state any more. A node cannot be added: what `stockade up`
 // makes instead is another cluster, in which nothing is deployed. The old one goes
-// first, because a home has one place. What can be mended in place is the gate,
-// without which there is no kubeconfig.
+// first, because a home has one place. In place come the images of more profiles, and
+// the gate, without which there is no kubeconfig.
 func (p *Provider) Diff(_ context.Context, r *pulumirpc.DiffRequest) (*pulumirpc.DiffResponse, error) {
 	state, err := unmarshal(r.GetOlds())
 	if err != nil {
@@ -197,6 +201,11 @@ func (p *Provider) Diff(_ context.Context, r *pulumirpc.DiffRequest) (*pulumirpc
 		case had && !before.DeepEquals(after):
 			detail[string(key)] = &pulumirpc.PropertyDiff{Kind: pulumirpc.PropertyDiff_UPDATE_REPLACE, InputDiff: true}
 		}
+	}
+	before, beforeErr := profiles(olds)
+	after, afterErr := profiles(news)
+	if beforeErr != nil || afterErr != nil || !slices.Equal(before, after) {
+		detail[propProfiles] = &pulumirpc.PropertyDiff{Kind: pulumirpc.PropertyDiff_UPDATE, InputDiff: true}
 	}
 	if v := state[propHealthy]; !v.IsBool() || !v.BoolValue() {
 		kind := pulumirpc.PropertyDiff_UPDATE_REPLACE
@@ -297,16 +306,21 @@ func (p *Provider) Read(ctx context.Context, r *pulumirpc.ReadRequest) (*pulumir
 	return &pulumirpc.ReadResponse{Id: r.GetId(), Inputs: inputs, Properties: props}, nil
 }
 
-// Update opens the gate again: bringing up what stands already changes nothing
-// else. Where more was broken than that, the cluster is another one afterwards,
-// and the next Diff replaces the resource and what is deployed in it.
+// Update brings the images of the profiles, and opens the gate again: bringing up what
+// stands already changes nothing else. Where more was broken than that, the cluster is
+// another one afterwards, and the next Diff replaces the resource and what is deployed
+// in it.
 func (p *Provider) Update(ctx context.Context, r *pulumirpc.UpdateRequest) (*pulumirpc.UpdateResponse, error) {
 	in, err := unmarshal(r.GetNews())
 	if err != nil {
 		return nil, err
 	}
 	if r.GetPreview() {
-		props, err := marshal(unknownOutputs(in))
+		state, err := unmarshal(r.GetOlds())
+		if err != nil {
+			return nil, err
+		}
+		props, err := marshal(updatedOutputs(in, state))
 		return &pulumirpc.UpdateResponse{Properties: props}, err
 	}
 	o := p.operation(ctx, r.GetUrn(), in, r.GetTimeout())
@@ -403,7 +417,15 @@ func (o *operation) left() ([]string, error) {
 
 // up brings the cluster up. Beside an error, began says that something may stand.
 func (o *operation) up() (at place, began bool, err error) {
-	if _, err := o.run(o.ctx, "up", "--bare"); err != nil {
+	args := []string{"up", "--bare"}
+	chosen, err := profiles(o.inputs)
+	if err != nil {
+		return place{}, false, err
+	}
+	if len(chosen) > 0 {
+		args = append(args, "--profile", strings.Join(chosen, ","))
+	}
+	if _, err := o.run(o.ctx, args...); err != nil {
 		var failed *ExitError
 		ran := errors.As(err, &failed)
 		return place{}, ran && failed.Code != exitUsage && failed.Code != exitIncomplete, err

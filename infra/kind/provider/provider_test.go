@@ -78,6 +78,51 @@ func TestCreateBringsTheClusterUpAndSaysWhereItIs(t *testing.T) {
 	assert.True(t, m["descriptor"].ObjectValue()["disruptive"].BoolValue())
 }
 
+func TestMoreProfilesComeInPlace(t *testing.T) {
+	s := &fake.Stockade{}
+	p, _ := with(t, s, nil)
+	before, after := map[string]any{"profiles": []any{"playground"}}, map[string]any{"profiles": []any{"playground", "all"}}
+	id, state := create(t, p, before)
+	assert.Equal(t, []string{": up --bare --profile playground", ": place"}, s.Calls())
+
+	diff := func(olds, news map[string]any) *pulumirpc.DiffResponse {
+		d, err := p.Diff(t.Context(), &pulumirpc.DiffRequest{Urn: urn, Id: id, Olds: state, OldInputs: props(t, olds), News: props(t, news)})
+		require.NoError(t, err)
+		return d
+	}
+	assert.Equal(t, pulumirpc.DiffResponse_DIFF_NONE, diff(before, before).GetChanges())
+	assert.Equal(t, pulumirpc.DiffResponse_DIFF_NONE, diff(nil, map[string]any{"profiles": []any{}}).GetChanges(), "none is none")
+	d := diff(before, after)
+	assert.Equal(t, []string{"profiles"}, d.GetDiffs())
+	assert.Empty(t, d.GetReplaces())
+
+	update := func(preview bool) resource.PropertyMap {
+		u, err := p.Update(t.Context(), &pulumirpc.UpdateRequest{Urn: urn, Id: id, Olds: state, News: props(t, after), Preview: preview})
+		require.NoError(t, err)
+		return values(t, u.GetProperties())
+	}
+	planned := update(true)
+	assert.True(t, planned["images"].IsComputed(), "more come")
+	assert.Equal(t, id, planned["uid"].StringValue(), "it stays the same cluster")
+	for _, k := range secrets {
+		assert.True(t, planned[k].IsSecret() && !planned[k].ContainsUnknowns(), k)
+	}
+	assert.Equal(t, after["profiles"], planned["profiles"].Mappable())
+	assert.Len(t, s.Calls(), 2, "a preview runs nothing")
+	assert.Equal(t, id, update(false)["uid"].StringValue())
+	assert.Equal(t, []string{": up --bare --profile playground,all", ": place"}, s.Calls()[2:])
+}
+
+func TestProfilesAreAListOfNames(t *testing.T) {
+	p, _ := with(t, &fake.Stockade{}, nil)
+	for _, v := range []any{"all", []any{1.0}, []any{""}, []any{"a,b"}, []any{"a\n"}} {
+		r, err := p.Check(t.Context(), &pulumirpc.CheckRequest{Urn: urn, News: props(t, map[string]any{"profiles": v})})
+		require.NoError(t, err)
+		require.Len(t, r.GetFailures(), 1, v)
+		assert.Equal(t, "profiles", r.GetFailures()[0].GetProperty())
+	}
+}
+
 // secrets are the properties that no state shows.
 var secrets = []resource.PropertyKey{"kubeconfig", "tokens"}
 
@@ -129,16 +174,16 @@ func TestEveryPropertyIsInTheSchema(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, info.GetVersion(), schema.Version)
 	cluster := schema.Resources[provider.Type]
-	_, out := create(t, p, map[string]any{"home": "/h", "inputs": "1"})
+	_, out := create(t, p, map[string]any{"home": "/h", "inputs": "1", "profiles": []any{"all"}})
 	var names []string
 	for k := range values(t, out) {
 		names = append(names, string(k))
 		assert.Equal(t, slices.Contains(secrets, k), cluster.Properties[string(k)].Secret, k)
 	}
-	declared := append([]string{"home", "inputs"}, cluster.Required...)
+	declared := append([]string{"home", "inputs", "profiles"}, cluster.Required...)
 	assert.ElementsMatch(t, declared, names)
 	assert.Len(t, cluster.Properties, len(names))
-	assert.Len(t, cluster.InputProperties, 2)
+	assert.Len(t, cluster.InputProperties, 3)
 }
 
 func TestTheHomeIsWrittenDownWhereTheEnvironmentSaysIt(t *testing.T) {

@@ -57,6 +57,7 @@ func (s *Stockade) Run(ctx context.Context, home string, line func(string), args
 	s.calls = append(s.calls, home+": "+words)
 	s.mu.Unlock()
 	line("… " + words)
+	words, _, _ = strings.Cut(words, " --profile ")
 	if words == "up --bare" && s.Block {
 		close(s.Started)
 		<-ctx.Done()
