@@ -52,7 +52,11 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
-	place, err := cluster.New(ctx, "dev", &cluster.Args{Profiles: pulumi.ToStringArray(s.Profiles)})
+	args, err := s.place()
+	if err != nil {
+		return err
+	}
+	place, err := cluster.New(ctx, "dev", args)
 	if err != nil {
 		return err
 	}
@@ -96,6 +100,25 @@ func dev(ctx *pulumi.Context) error {
 	ctx.Export("target", place.Descriptor)
 	ctx.Export("kubeconfig", pulumi.ToSecret(place.Kubeconfig))
 	return nil
+}
+
+// place is the cluster that is wanted. Another node image makes another cluster, and
+// newer programs come into the one that stands: nobody is to attack what was built
+// before.
+func (s devSettings) place() (*cluster.Args, error) {
+	home, err := node.DefaultHome()
+	if err != nil {
+		return nil, err
+	}
+	last, err := node.LastBuild(home)
+	if err != nil {
+		return nil, err
+	}
+	args := &cluster.Args{Profiles: pulumi.ToStringArray(s.Profiles), Programs: pulumi.ToStringArray(last.Archives)}
+	if last.NodeTag != "" {
+		args.Inputs = pulumi.String(last.NodeTag)
+	}
+	return args, nil
 }
 
 // kodeGopher are the settings that are known when the stack is planned: where

@@ -105,7 +105,7 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	// Whoever finds everything in place need not wait for a build that
 	// another checkout runs in the same home.
 	if images, ok, err := b.cached(); err != nil || ok {
-		return images, err
+		return images, errors.Join(err, b.record(images))
 	}
 	b.lock, err = acquire(ctx, filepath.Join(b.Home, "build.lock"), o.Progress)
 	if err != nil {
@@ -115,7 +115,7 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	if err := errors.Join(err, b.lock.release()); err != nil {
 		return Images{}, err
 	}
-	return images, nil
+	return images, b.record(images)
 }
 
 // Cached returns what an earlier Build with the same options and the same

@@ -3,6 +3,8 @@
 package node
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,6 +42,17 @@ func TestResultIsThereOnlyWhenEveryArchiveIs(t *testing.T) {
 	assert.FileExists(t, images.NodeArchive)
 	assert.Equal(t, b.components["kubernetes"].path("kubectl"), images.Tool("kubectl"))
 	assert.Empty(t, images.Tool("no such"))
+
+	last, err := LastBuild(b.Home)
+	require.NoError(t, err)
+	require.Empty(t, last, "nobody has called Build")
+	require.NoError(t, b.record(images))
+	last, err = LastBuild(b.Home)
+	require.NoError(t, err)
+	assert.Equal(t, Last{NodeTag: images.NodeTag, Archives: []string{filepath.Base(images.Archives[0])}}, last)
+	require.NoError(t, os.WriteFile(lastPath(b.Home), []byte("{"), 0o600))
+	_, err = LastBuild(b.Home)
+	require.ErrorContains(t, err, "stockade images build")
 }
 
 func TestKeysAreTheSameEveryTime(t *testing.T) {

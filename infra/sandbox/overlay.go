@@ -74,7 +74,7 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 			if args.TakeOver {
 				annotate(object, "pulumi.com/patchForce", "true")
 			}
-			fields, key := args.inputs(object), object.GetKind()+"/"+object.GetName()
+			fields, key := args.inputs(object, ctx.DryRun()), object.GetKind()+"/"+object.GetName()
 			maps.Copy(fields, args.Fill[key])
 			delete(unfilled, key)
 			options := []pulumi.ResourceOption{pulumi.Parent(o), pulumi.DependsOn(before), pulumi.DeletedWith(args.Cluster)}
@@ -123,7 +123,9 @@ func resourceName(overlay string, o *unstructured.Unstructured) string {
 	return strings.Join(append(parts, o.GetName()), "/")
 }
 
-func (a *OverlayArgs) inputs(o *unstructured.Unstructured) pulumi.Map {
+// inputs are the object's fields. What a preview shows may go by a name still: the
+// image comes to the nodes during the update.
+func (a *OverlayArgs) inputs(o *unstructured.Unstructured, preview bool) pulumi.Map {
 	m := pulumi.Map{}
 	// Where no digest is missed without any, there is nothing to wait for.
 	pins := a.Pin != nil && a.Pin(o.DeepCopy(), nil) != nil
@@ -135,8 +137,10 @@ func (a *OverlayArgs) inputs(o *unstructured.Unstructured) pulumi.Map {
 		default:
 			m[k] = a.Digests.ApplyT(func(digests map[string]string) (any, error) {
 				pinned := o.DeepCopy()
-				err := a.Pin(pinned, digests)
-				return pinned.Object[k], err
+				if err := a.Pin(pinned, digests); err != nil && !preview {
+					return nil, err
+				}
+				return pinned.Object[k], nil
 			}).(pulumi.AnyOutput)
 		}
 	}

@@ -58,12 +58,16 @@ type Args struct {
 	// Profiles are those whose images the nodes need; "all" stands for every one. A
 	// change brings more, in place. Default: agent-sandbox.
 	Profiles pulumi.StringArrayInput
+	// Programs stand for those in the images, where the program knows of anything. A
+	// change brings the newer ones, in place.
+	Programs pulumi.StringArrayInput
 }
 
 type clusterArgs struct {
 	Home     *string  `pulumi:"home"`
 	Inputs   *string  `pulumi:"inputs"`
 	Profiles []string `pulumi:"profiles"`
+	Programs []string `pulumi:"programs"`
 }
 
 // ElementType implements [pulumi.Input].

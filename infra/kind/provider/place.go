@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -122,6 +123,7 @@ const (
 	propHome              = "home"
 	propInputs            = "inputs"
 	propProfiles          = "profiles"
+	propPrograms          = "programs"
 	propName              = "name"
 	propUID               = "uid"
 	propHealthy           = "healthy"
@@ -162,30 +164,40 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	return out
 }
 
-// profiles are those of the inputs; none leaves the choice to the command.
+// names is an input that is a list of names, such as the profiles; without any it is
+// empty.
 //
-// Errors: they are no list of names, or are not known yet.
-func profiles(in resource.PropertyMap) ([]string, error) {
-	v, ok := in[propProfiles]
+// Errors: it is something else, or is not known yet.
+func names(in resource.PropertyMap, key resource.PropertyKey) ([]string, error) {
+	v, ok := in[key]
 	if !ok || v.IsNull() {
 		return nil, nil
 	}
+	wrong := fmt.Errorf("%s must be a list of names", key)
 	if !v.IsArray() {
-		return nil, errors.New("profiles must be a list of names")
+		return nil, wrong
 	}
-	var names []string
+	var out []string
 	for _, v := range v.ArrayValue() {
 		if !v.IsString() || v.StringValue() == "" || strings.ContainsFunc(v.StringValue(), func(r rune) bool { return r == ',' || unicode.IsControl(r) }) {
-			return nil, errors.New("profiles must be a list of names")
+			return nil, wrong
 		}
-		names = append(names, v.StringValue())
+		out = append(out, v.StringValue())
 	}
-	return names, nil
+	return out, nil
+}
+
+// sameNames tells whether a list of names is the same in both, as far as is known.
+func sameNames(a, b resource.PropertyMap, key resource.PropertyKey) bool {
+	before, errA := names(a, key)
+	after, errB := names(b, key)
+	return errA == nil && errB == nil && slices.Equal(before, after)
 }
 
 // updatedOutputs are the properties that a cluster will have after an update in place:
-// its old ones, but for the images that came, and for everything where it is not
-// healthy, since what mends that may make another cluster.
+// its old ones, but for the images where their programs are others, and for everything
+// where it is not healthy, since what mends that may make another cluster. The images
+// that more profiles bring are not among them yet.
 func updatedOutputs(inputs, state resource.PropertyMap) resource.PropertyMap {
 	out := unknownOutputs(inputs)
 	if v := state[propHealthy]; !v.IsBool() || !v.BoolValue() {
@@ -193,7 +205,7 @@ func updatedOutputs(inputs, state resource.PropertyMap) resource.PropertyMap {
 	}
 	for k, v := range state {
 		switch unknown, is := out[k]; {
-		case !is || k == propImages:
+		case !is || k == propImages && !sameNames(inputs, state, propPrograms):
 		case unknown.IsSecret():
 			out[k] = resource.MakeSecret(v)
 		default:

@@ -139,11 +139,11 @@ func (p *Provider) Check(_ context.Context, r *pulumirpc.CheckRequest) (*pulumir
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		v := in[key]
 		switch {
-		case key != propHome && key != propInputs && key != propProfiles:
-			fail(key, "there is no such input: a cluster has home, inputs and profiles")
+		case !slices.Contains([]resource.PropertyKey{propHome, propInputs, propProfiles, propPrograms}, key):
+			fail(key, "there is no such input: a cluster has home, inputs, profiles and programs")
 		case v.IsComputed() || v.IsNull():
-		case key == propProfiles:
-			if _, err := profiles(in); err != nil {
+		case key == propProfiles || key == propPrograms:
+			if _, err := names(in, key); err != nil {
 				fail(key, "%s", err)
 			}
 		case !v.IsString():
@@ -174,8 +174,8 @@ func (p *Provider) Check(_ context.Context, r *pulumirpc.CheckRequest) (*pulumir
 // Diff replaces a cluster whose inputs change, which is not healthy, or which is
 // not the one of the state any more. A node cannot be added: what `stockade up`
 // makes instead is another cluster, in which nothing is deployed. The old one goes
-// first, because a home has one place. In place come the images of more profiles, and
-// the gate, without which there is no kubeconfig.
+// first, because a home has one place. In place come the images of more profiles and of
+// newer programs, and the gate, without which there is no kubeconfig.
 func (p *Provider) Diff(_ context.Context, r *pulumirpc.DiffRequest) (*pulumirpc.DiffResponse, error) {
 	state, err := unmarshal(r.GetOlds())
 	if err != nil {
@@ -202,10 +202,10 @@ func (p *Provider) Diff(_ context.Context, r *pulumirpc.DiffRequest) (*pulumirpc
 			detail[string(key)] = &pulumirpc.PropertyDiff{Kind: pulumirpc.PropertyDiff_UPDATE_REPLACE, InputDiff: true}
 		}
 	}
-	before, beforeErr := profiles(olds)
-	after, afterErr := profiles(news)
-	if beforeErr != nil || afterErr != nil || !slices.Equal(before, after) {
-		detail[propProfiles] = &pulumirpc.PropertyDiff{Kind: pulumirpc.PropertyDiff_UPDATE, InputDiff: true}
+	for _, key := range []resource.PropertyKey{propProfiles, propPrograms} {
+		if !sameNames(olds, news, key) {
+			detail[string(key)] = &pulumirpc.PropertyDiff{Kind: pulumirpc.PropertyDiff_UPDATE, InputDiff: true}
+		}
 	}
 	if v := state[propHealthy]; !v.IsBool() || !v.BoolValue() {
 		kind := pulumirpc.PropertyDiff_UPDATE_REPLACE
@@ -306,7 +306,7 @@ func (p *Provider) Read(ctx context.Context, r *pulumirpc.ReadRequest) (*pulumir
 	return &pulumirpc.ReadResponse{Id: r.GetId(), Inputs: inputs, Properties: props}, nil
 }
 
-// Update brings the images of the profiles, and opens the gate again: bringing up what
+// Update brings the images that the profiles need, and opens the gate again: bringing up what
 // stands already changes nothing else. Where more was broken than that, the cluster is
 // another one afterwards, and the next Diff replaces the resource and what is deployed
 // in it.
@@ -418,7 +418,7 @@ func (o *operation) left() ([]string, error) {
 // up brings the cluster up. Beside an error, began says that something may stand.
 func (o *operation) up() (at place, began bool, err error) {
 	args := []string{"up", "--bare"}
-	chosen, err := profiles(o.inputs)
+	chosen, err := names(o.inputs, propProfiles)
 	if err != nil {
 		return place{}, false, err
 	}

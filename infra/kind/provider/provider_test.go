@@ -78,38 +78,43 @@ func TestCreateBringsTheClusterUpAndSaysWhereItIs(t *testing.T) {
 	assert.True(t, m["descriptor"].ObjectValue()["disruptive"].BoolValue())
 }
 
-func TestMoreProfilesComeInPlace(t *testing.T) {
+func TestMoreProfilesAndNewerProgramsComeInPlace(t *testing.T) {
 	s := &fake.Stockade{}
 	p, _ := with(t, s, nil)
-	before, after := map[string]any{"profiles": []any{"playground"}}, map[string]any{"profiles": []any{"playground", "all"}}
+	before := map[string]any{"profiles": []any{"playground"}, "programs": []any{"probe-1"}}
+	more := map[string]any{"profiles": []any{"playground", "all"}, "programs": []any{"probe-1"}}
+	newer := map[string]any{"profiles": []any{"playground"}, "programs": []any{"probe-2"}}
 	id, state := create(t, p, before)
 	assert.Equal(t, []string{": up --bare --profile playground", ": place"}, s.Calls())
 
 	diff := func(olds, news map[string]any) *pulumirpc.DiffResponse {
 		d, err := p.Diff(t.Context(), &pulumirpc.DiffRequest{Urn: urn, Id: id, Olds: state, OldInputs: props(t, olds), News: props(t, news)})
 		require.NoError(t, err)
+		assert.Empty(t, d.GetReplaces())
 		return d
 	}
 	assert.Equal(t, pulumirpc.DiffResponse_DIFF_NONE, diff(before, before).GetChanges())
 	assert.Equal(t, pulumirpc.DiffResponse_DIFF_NONE, diff(nil, map[string]any{"profiles": []any{}}).GetChanges(), "none is none")
-	d := diff(before, after)
-	assert.Equal(t, []string{"profiles"}, d.GetDiffs())
-	assert.Empty(t, d.GetReplaces())
+	assert.Equal(t, []string{"profiles"}, diff(before, more).GetDiffs())
+	assert.Equal(t, []string{"programs"}, diff(before, newer).GetDiffs())
 
-	update := func(preview bool) resource.PropertyMap {
-		u, err := p.Update(t.Context(), &pulumirpc.UpdateRequest{Urn: urn, Id: id, Olds: state, News: props(t, after), Preview: preview})
+	update := func(news map[string]any, preview bool) resource.PropertyMap {
+		u, err := p.Update(t.Context(), &pulumirpc.UpdateRequest{Urn: urn, Id: id, Olds: state, News: props(t, news), Preview: preview})
 		require.NoError(t, err)
 		return values(t, u.GetProperties())
 	}
-	planned := update(true)
-	assert.True(t, planned["images"].IsComputed(), "more come")
-	assert.Equal(t, id, planned["uid"].StringValue(), "it stays the same cluster")
-	for _, k := range secrets {
-		assert.True(t, planned[k].IsSecret() && !planned[k].ContainsUnknowns(), k)
+	for _, news := range []map[string]any{more, newer} {
+		planned := update(news, true)
+		assert.Equal(t, id, planned["uid"].StringValue(), "it stays the same cluster")
+		for _, k := range secrets {
+			assert.True(t, planned[k].IsSecret() && !planned[k].ContainsUnknowns(), k)
+		}
+		assert.Equal(t, news["profiles"], planned["profiles"].Mappable())
 	}
-	assert.Equal(t, after["profiles"], planned["profiles"].Mappable())
+	assert.False(t, update(more, true)["images"].ContainsUnknowns(), "those that are there stay")
+	assert.True(t, update(newer, true)["images"].IsComputed())
 	assert.Len(t, s.Calls(), 2, "a preview runs nothing")
-	assert.Equal(t, id, update(false)["uid"].StringValue())
+	assert.Equal(t, id, update(more, false)["uid"].StringValue())
 	assert.Equal(t, []string{": up --bare --profile playground,all", ": place"}, s.Calls()[2:])
 }
 
@@ -174,16 +179,16 @@ func TestEveryPropertyIsInTheSchema(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, info.GetVersion(), schema.Version)
 	cluster := schema.Resources[provider.Type]
-	_, out := create(t, p, map[string]any{"home": "/h", "inputs": "1", "profiles": []any{"all"}})
+	_, out := create(t, p, map[string]any{"home": "/h", "inputs": "1", "profiles": []any{"all"}, "programs": []any{"p-1"}})
 	var names []string
 	for k := range values(t, out) {
 		names = append(names, string(k))
 		assert.Equal(t, slices.Contains(secrets, k), cluster.Properties[string(k)].Secret, k)
 	}
-	declared := append([]string{"home", "inputs", "profiles"}, cluster.Required...)
+	declared := append([]string{"home", "inputs", "profiles", "programs"}, cluster.Required...)
 	assert.ElementsMatch(t, declared, names)
 	assert.Len(t, cluster.Properties, len(names))
-	assert.Len(t, cluster.InputProperties, 3)
+	assert.Len(t, cluster.InputProperties, 4)
 }
 
 func TestTheHomeIsWrittenDownWhereTheEnvironmentSaysIt(t *testing.T) {
