@@ -391,6 +391,47 @@ func TestAMutantsScenariosAreOfItsProfile(t *testing.T) {
 	}
 }
 
+// What must hold on a mutant stands for the rest of its deployment. So it has to
+// be of the deployment's profile, and something that another mutant of the
+// deployment breaks: what nothing breaks holds where there is no control at all.
+func TestWhatAMutantMustHoldAnotherBreaks(t *testing.T) {
+	ms := mutants(t)
+	for _, m := range ms {
+		p, _ := suite.ProfileByID(m.Base)
+		for _, id := range m.Holds {
+			if id == p.Canary {
+				continue
+			}
+			broken := slices.ContainsFunc(ms, func(o Mutant) bool { return o.Base == m.Base && slices.Contains(o.Kills, id) })
+			assert.True(t, broken, "%s holds %s, which no mutant of %s breaks", m.ID, id, m.Base)
+		}
+	}
+}
+
+// wideOpen are the mutants that leave nothing of a network policy that could hold.
+// With its network off, a run of the playground has none of its own to show that
+// the way out is still closed by it.
+var wideOpen = []string{"network-unmanaged", "kode-gopher-network-open", "kode-gopher-shared-network-open", "playground-ingress-open"}
+
+// Where no policy is enforced (yet), every attack on the network gets through, so
+// that a mutant with one hole in it looks killed before its hole was tried.
+func TestAHoleInANetworkPolicyIsToldFromNoPolicy(t *testing.T) {
+	n := 0
+	for _, m := range mutants(t) {
+		if !changesNetworkPolicy(m.Changes) {
+			continue
+		}
+		n++
+		assert.Equal(t, slices.Contains(wideOpen, m.ID), len(m.Holds) == 0, "%s must hold a scenario that the rest of its policy still stops", m.ID)
+	}
+	assert.Greater(t, n, len(wideOpen))
+}
+
+func changesNetworkPolicy(c Change) bool {
+	return c.Kind == "NetworkPolicy" || c.Kind == "CiliumNetworkPolicy" ||
+		c.Kind == "SandboxTemplate" && strings.HasPrefix(c.Path, "spec.networkPolicy")
+}
+
 func TestAnEffectIsReadFromTheObject(t *testing.T) {
 	want := func(s string) *string { return &s }
 	pod := map[string]any{"spec": map[string]any{"runtimeClassName": "gvisor", "flag": false, "list": []any{
