@@ -408,9 +408,8 @@ func TestWhatAMutantMustHoldAnotherBreaks(t *testing.T) {
 	}
 }
 
-// wideOpen are the mutants that leave nothing of a network policy that could hold.
-// With its network off, a run of the playground has none of its own to show that
-// the way out is still closed by it.
+// wideOpen are the mutants of whose network policy nothing is left that an attack
+// could meet: the runs of the playground's have no network to get out by.
 var wideOpen = []string{"network-unmanaged", "kode-gopher-network-open", "kode-gopher-shared-network-open", "playground-ingress-open"}
 
 // Where no policy is enforced (yet), every attack on the network gets through, so
