@@ -20,9 +20,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 )
 
-// previewBound is far more than a preview without changes takes on two idle cores
-// (the log says how long): whoever dials or builds something in it exceeds that.
-const previewBound = time.Minute
+// previewBound is what the quickest of a few previews without changes may take. It is
+// to be 5 s on two cores, and was 4.75; the rest is for whatever else a machine does.
+const previewBound = 8 * time.Second
 
 // command runs stockade at the root of the checkout. It returns stdout and the
 // exit code.
@@ -96,9 +96,14 @@ func TestTheDevStackLivesItsWholeLife(t *testing.T) {
 	assert.Positive(t, kinds["kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxWarmPool"])
 
 	t.Run("nothing changes without a reason", func(t *testing.T) {
-		begun := time.Now()
-		pulumiDev(t, "preview", "--expect-no-changes")
-		assert.Less(t, time.Since(begun), previewBound)
+		quickest := time.Hour
+		for range 3 {
+			begun := time.Now()
+			pulumiDev(t, "preview", "--expect-no-changes")
+			quickest = min(quickest, time.Since(begun))
+		}
+		t.Logf("the quickest preview: %s", quickest)
+		assert.Less(t, quickest, previewBound)
 		pulumiDev(t, "refresh", "--yes", "--expect-no-changes")
 		pulumiDev(t, "up", "--yes", "--skip-preview", "--expect-no-changes")
 	})
