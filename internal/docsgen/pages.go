@@ -29,8 +29,9 @@ func mutantPages(files map[string]string) (map[string]overlays.Mutant, error) {
 	b.WriteString("Each mutant is a hardened deployment with exactly one control weakened: the reference, or\n" +
 		"that of another profile. `stockade prove` deploys it, reads back from the cluster that the\n" +
 		"weakening took effect, and demands that its scenarios say Breached. What a Held is worth is\n" +
-		"what its mutants showed.\n\n")
-	b.WriteString("| mutant | profile | weakens | where | must be caught by |\n|---|---|---|---|---|\n")
+		"what its mutants showed. Where it says so, others must still say Held: a hole in a policy is\n" +
+		"not the same as no policy at all.\n\n")
+	b.WriteString("| mutant | profile | weakens | where | must be caught by | must still hold |\n|---|---|---|---|---|---|\n")
 	for _, m := range mutants {
 		byID[m.ID] = m
 		where := "`" + m.Changes.Kind + "`"
@@ -40,7 +41,7 @@ func mutantPages(files map[string]string) (map[string]overlays.Mutant, error) {
 		if m.Node != nil {
 			where = "the taint `" + m.Node.RemoveTaint + "` of the node"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", m.ID, m.Base, cell(m.Title), cell(where), links(m.Kills))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", m.ID, m.Base, cell(m.Title), cell(where), links(m.Kills), links(m.Holds))
 	}
 	files["mutants.md"] = b.String()
 	return byID, nil
