@@ -359,6 +359,9 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"another policy beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
 		"a public block beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
 		"a template that lets out":    {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
+		"a list for other Pods":       {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
+		"a bucket for everybody":      {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
+		"a secret for everybody":      {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
 		"a template without a list": {"plan.allow-list", func(g *Graph) bool {
 			return set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g) && set(templateType, "metadata.namespace", "other")(g)
 		}},
@@ -373,6 +376,36 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 }
 
 const templateType = "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate"
+
+// unmanaged is a change: the sandboxes bring no policy of their own, and those of
+// their namespace select by this.
+func unmanaged(selector obj) func(*Graph) bool {
+	return func(g *Graph) bool {
+		done := set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g)
+		for _, r := range g.Resources {
+			if isFQDNPolicy(r) || isNetworkPolicy(r) {
+				done = r.put("spec.podSelector", selector) && done
+			}
+		}
+		return done
+	}
+}
+
+// A template that brings no policy is in order where another one is for its Pods.
+func TestATemplateMayLeaveItsPolicyToItsNamespace(t *testing.T) {
+	for _, selector := range []obj{nil, {}, {"matchLabels": obj{"app": "sandbox"}}} {
+		g := standard()
+		unmanaged(selector)(&g)
+		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"], "%v", selector)
+	}
+	// A policy on what comes in denies nothing of what goes out.
+	g := standard()
+	require.True(t, unmanaged(obj{"matchLabels": obj{"app": "other"}})(&g))
+	require.True(t, append1("kubernetes:networking.k8s.io/v1:NetworkPolicy", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"podSelector": obj{}, "policyTypes": []any{"Ingress"}}})(&g))
+	assert.Equal(t, verdict.Breached, verdicts(g, full)["plan.allow-list"])
+	require.True(t, append1("kubernetes:networking.k8s.io/v1:NetworkPolicy", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"podSelector": obj{}, "policyTypes": []any{"Egress"}}})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"])
+}
 
 // append1 is a change: one resource more.
 func append1(typ string, inputs obj) func(*Graph) bool {
@@ -389,21 +422,30 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		rule  string
 		apply func(*Graph) bool
 	}{
-		"a document of grants":          {"plan.least-privilege", append1("gcp:projects/iAMPolicy:IAMPolicy", obj{"policyData": "{}"})},
-		"a level that is not there":     {"plan.perimeter-doors", set(typePerimeter, "status.accessLevels", []any{"accessPolicies/1/accessLevels/other"})},
-		"an expression for a level":     {"plan.perimeter-doors", set(typeLevel, "basic", nil)},
-		"a condition turned round":      {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}, "ipSubnetworks": []any{"203.0.113.0/24"}, "negate": true}})},
-		"one more condition":            {"plan.perimeter-doors", append1("gcp:accesscontextmanager/accessLevelCondition:AccessLevelCondition", obj{})},
-		"a Pod template not known yet":  {"plan.image-digests", set(deployment, "spec.template.spec", Unknown{})},
-		"containers not known yet":      {"plan.image-digests", set(deployment, "spec.template.spec.containers", Unknown{})},
-		"a container not known yet":     {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
-		"a chart":                       {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
-		"a first pool that stays":       {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
-		"pools within the cluster":      {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
-		"a range from another graph":    {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
-		"a response policy":             {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
-		"a firewall policy":             {"plan.egress-firewall", append1("gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule", obj{})},
-		"a policy's rule not known yet": {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
+		"a document of grants":           {"plan.least-privilege", append1("gcp:projects/iAMPolicy:IAMPolicy", obj{"policyData": "{}"})},
+		"a level that is not there":      {"plan.perimeter-doors", set(typePerimeter, "status.accessLevels", []any{"accessPolicies/1/accessLevels/other"})},
+		"an expression for a level":      {"plan.perimeter-doors", set(typeLevel, "basic", nil)},
+		"a condition turned round":       {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}, "ipSubnetworks": []any{"203.0.113.0/24"}, "negate": true}})},
+		"one more condition":             {"plan.perimeter-doors", append1("gcp:accesscontextmanager/accessLevelCondition:AccessLevelCondition", obj{})},
+		"a Pod template not known yet":   {"plan.image-digests", set(deployment, "spec.template.spec", Unknown{})},
+		"containers not known yet":       {"plan.image-digests", set(deployment, "spec.template.spec.containers", Unknown{})},
+		"a container not known yet":      {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
+		"a chart":                        {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
+		"a first pool that stays":        {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
+		"pools within the cluster":       {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
+		"a range from another graph":     {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
+		"a response policy":              {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
+		"a firewall policy":              {"plan.egress-firewall", append1("gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule", obj{})},
+		"a policy for the whole cluster": {"plan.allow-list", append1("kubernetes:cilium.io/v2:CiliumClusterwideNetworkPolicy", obj{"spec": obj{"endpointSelector": obj{}, "egress": []any{obj{"toEntities": []any{"world"}}}}})},
+		"an administrator's policy":      {"plan.allow-list", append1("kubernetes:policy.networking.k8s.io/v1alpha1:AdminNetworkPolicy", obj{"spec": obj{}})},
+		"a patch of a policy":            {"plan.allow-list", append1("kubernetes:networking.k8s.io/v1:NetworkPolicyPatch", obj{"metadata": obj{"namespace": "sandboxes"}})},
+		"a chart beside the list":        {"plan.allow-list", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
+		"a host by name and by pattern":  {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com", "pattern": "*"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
+		"a list for who is not known":    {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": Unknown{}}})},
+		"a list by an expression":        {"plan.allow-list", unmanaged(obj{"matchExpressions": []any{obj{"key": "app", "operator": "Exists"}}})},
+		"a role on a bucket":             {"plan.least-privilege", append1("gcp:storage/bucketIAMMember:BucketIAMMember", obj{"role": "roles/storage.admin", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a role on a secret":             {"plan.least-privilege", append1("gcp:secretmanager/secretIamBinding:SecretIamBinding", obj{"role": "roles/secretmanager.secretAccessor", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
+		"a policy's rule not known yet":  {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
 	} {
 		g := standard()
 		require.True(t, c.apply(&g), name)

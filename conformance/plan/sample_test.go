@@ -93,8 +93,9 @@ func standard() Graph {
 	}}}})
 	add("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", "template", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{
 		"networkPolicyManagement": "Managed", "networkPolicy": obj{"egress": []any{}},
-		"podTemplate": obj{"spec": obj{"containers": []any{obj{"name": "app", "image": image}}}},
+		"podTemplate": obj{"metadata": obj{"labels": obj{"app": "sandbox"}}, "spec": obj{"containers": []any{obj{"name": "app", "image": image}}}},
 	}})
+	add("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "images", obj{"role": "roles/artifactregistry.reader", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})
 	return g
 }
 
