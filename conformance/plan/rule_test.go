@@ -4,6 +4,7 @@ package plan
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestEachMutantIsSeenByItsOwnRuleAlone(t *testing.T) {
 					switch {
 					case id == r.ID:
 						assert.Equal(t, verdict.Breached, v, "%s under %s", id, m.ID)
-					case (m.ID == "pool-on-autopilot" || m.ID == "default-pool-kept") && v == verdict.Inconclusive:
+					case slices.Contains([]string{"pool-on-autopilot", "default-pool-kept", "auto-provisioned-pools"}, m.ID) && v == verdict.Inconclusive:
 						// The pool that should not be there says nothing of itself:
 						// the rules for pools, which now concern it, cannot tell.
 					default:
@@ -301,6 +302,19 @@ func TestEachClusterNeedsItsGVisor(t *testing.T) {
 	assert.Equal(t, verdict.Inconclusive, verdicts(g, Profile{})["plan.default-pool"], "nobody says that its own pool goes")
 }
 
+// One cluster's pools do not speak for another's.
+func TestPoolsOfSeveralClustersAreNotToldApart(t *testing.T) {
+	g := standard()
+	for _, c := range g.Clone().of(typeCluster) {
+		c.Name = "another"
+		g.Resources = append(g.Resources, c)
+	}
+	got := verdicts(g, full)
+	assert.Equal(t, verdict.Inconclusive, got["plan.gvisor-pool"])
+	assert.Equal(t, verdict.Inconclusive, got["plan.system-pool"])
+	assert.Equal(t, verdict.Held, got["plan.dataplane-v2"], "each cluster says this of itself")
+}
+
 // Weaknesses beyond the mutants: each rule looks at more than one place.
 func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -432,6 +446,8 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		"a container not known yet":      {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
 		"a chart":                        {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
 		"a first pool that stays":        {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
+		"pools of GKE's choice, maybe":   {"plan.default-pool", set(typeCluster, "clusterAutoscaling", obj{"enabled": Unknown{}})},
+		"nodes of pools that GKE makes":  {"plan.node-identity", set(typeCluster, "clusterAutoscaling", obj{"enabled": true})},
 		"pools within the cluster":       {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
 		"a range from another graph":     {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
 		"a response policy":              {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
