@@ -373,6 +373,9 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"another policy beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
 		"a public block beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
 		"a template that lets out":    {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
+		"a deny rule elsewhere":       {"plan.egress-firewall", located("projects/p/global/networks/own", func(r Resource) bool { return deniesAll(r) })},
+		"a zone elsewhere":            {"plan.restricted-dns", located("projects/p/global/networks/own", func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
+		"other name servers":          {"plan.restricted-dns", append1(typeServerPolicy, obj{"alternativeNameServerConfig": obj{"targetNameServers": []any{obj{"ipv4Address": "8.8.8.8"}}}})},
 		"a list for other Pods":       {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
 		"a bucket for everybody":      {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
 		"a secret for everybody":      {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
@@ -390,6 +393,76 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 }
 
 const templateType = "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate"
+
+// located is a change: everything is in a network but what fits, which is in another.
+func located(network string, elsewhere func(Resource) bool) func(*Graph) bool {
+	return func(g *Graph) bool {
+		for _, r := range g.Resources {
+			at := "https://www.googleapis.com/compute/v1/" + network
+			if elsewhere(r) {
+				at = "projects/p/global/networks/other"
+			}
+			switch r.Type {
+			case typeCluster:
+				r.put("network", network)
+			case typeFirewall:
+				r.put("network", at)
+			case typeZone:
+				r.put("privateVisibilityConfig.networks", []any{obj{"networkUrl": "projects/p/global/networks/third"}, obj{"networkUrl": at}})
+			}
+		}
+		return true
+	}
+}
+
+func TestWhatGuardsANetworkMustBeInTheClusters(t *testing.T) {
+	nowhere := func(Resource) bool { return false }
+	both := func(g Graph, want verdict.Verdict, why string) {
+		got := verdicts(g, full)
+		assert.Equal(t, want, got["plan.egress-firewall"], "%s", why)
+		assert.Equal(t, want, got["plan.restricted-dns"], "%s", why)
+	}
+	g := standard()
+	located("projects/p/global/networks/own", nowhere)(&g)
+	both(g, verdict.Held, "whichever way it is written")
+	// A rule of another network lets nothing of the cluster's out.
+	require.True(t, append1(typeFirewall, obj{"direction": "EGRESS", "network": "projects/p/global/networks/other", "allows": []any{obj{"protocol": "all"}}})(&g))
+	both(g, verdict.Held, "a rule elsewhere")
+
+	g = standard()
+	located("projects/1/global/networks/own", nowhere)(&g)
+	for _, r := range g.of(typeCluster) {
+		r.put("network", "projects/p/global/networks/own")
+	}
+	both(g, verdict.Inconclusive, "a project by its number")
+
+	// The sound graph is as a preview has it: no network is known.
+	g = standard()
+	g.Resources = append(g.Resources, Resource{Type: typeNetwork, Name: "another", Inputs: obj{}})
+	both(g, verdict.Inconclusive, "one of two networks")
+	g = standard()
+	for _, r := range g.of(typeCluster) {
+		r.put("network", "default")
+	}
+	both(g, verdict.Inconclusive, "a network that the program does not make")
+	g = standard()
+	located("projects/p/global/networks/own", nowhere)(&g)
+	g.Resources = append(g.Resources, Resource{Type: typeCluster, Name: "another", Inputs: obj{"network": "other"}})
+	both(g, verdict.Inconclusive, "clusters in several networks")
+}
+
+// A rule without destinations is for all of them, and one that is not known is no
+// reason to call the rest open.
+func TestARuleThatDeniesTheRestMayBeWrittenInSeveralWays(t *testing.T) {
+	g := standard()
+	require.True(t, setWhere(typeFirewall, deniesAll, "destinationRanges", nil)(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
+	for _, path := range []string{"destinationRanges", "targetTags", "denies"} {
+		g := standard()
+		require.True(t, setWhere(typeFirewall, deniesAll, path, Unknown{})(&g))
+		assert.Equal(t, verdict.Inconclusive, verdicts(g, full)["plan.egress-firewall"], path)
+	}
+}
 
 // unmanaged is a change: the sandboxes bring no policy of their own, and those of
 // their namespace select by this.
@@ -479,7 +552,7 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 	// Where a rule denies the rest of IPv6, a subnet may have it.
 	g = standard()
 	require.True(t, set(typeSubnet, "stackType", "IPV4_IPV6")(&g))
-	require.True(t, append1(typeFirewall, obj{"direction": "EGRESS", "destinationRanges": []any{"::/0"}, "denies": []any{obj{"protocol": "all"}}})(&g))
+	require.True(t, append1(typeFirewall, obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"::/0"}, "denies": []any{obj{"protocol": "all"}}})(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
 	// Two conditions that must both be met may share the work.
 	g = standard()
