@@ -554,6 +554,12 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 	require.True(t, set(typeSubnet, "stackType", "IPV4_IPV6")(&g))
 	require.True(t, append1(typeFirewall, obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"::/0"}, "denies": []any{obj{"protocol": "all"}}})(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
+	// All methods of one service, from somebody to somewhere, are a door with a lock.
+	narrow := obj{"egressFrom": obj{"identities": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}}, "egressTo": obj{
+		"resources": []any{"projects/2"}, "operations": []any{obj{"serviceName": "storage.googleapis.com", "methodSelectors": []any{obj{"method": "*"}}}}}}
+	g = standard()
+	require.True(t, set(typePerimeter, "status.egressPolicies", []any{narrow})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.perimeter-doors"])
 	// Two conditions that must both be met may share the work.
 	g = standard()
 	require.True(t, set(typeLevel, "basic", obj{"conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})(&g))
