@@ -3,6 +3,9 @@
 package cli
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/conformance/report"
@@ -86,8 +89,8 @@ func (a *App) newest() (map[string]*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]*report.Report{}
-	for _, path := range kept {
+	out, parts := map[string]*report.Report{}, map[string]*report.Report{}
+	for _, path := range kept { // oldest first
 		r, err := a.load(path)
 		if err != nil {
 			a.progress().Note("passing over %s: %v", path, err)
@@ -100,7 +103,15 @@ func (a *App) newest() (map[string]*report.Report, error) {
 		scenarios := p.Of(a.Registry.All())
 		if was := out[p.ID]; was == nil || whole(r, scenarios) || !whole(was, scenarios) {
 			out[p.ID] = r
+			delete(parts, p.ID)
+		} else {
+			parts[p.ID] = r
 		}
+	}
+	// What it says may be another thing by now.
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		a.progress().Note("%s is as the run %s found it; the later run %s, of a part of it, says %s: `stockade report %s`",
+			id, out[id].ID, parts[id].ID, parts[id].Summary.Text, parts[id].ID)
 	}
 	return out, nil
 }
