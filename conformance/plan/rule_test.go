@@ -509,19 +509,22 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		rule  string
 		apply func(*Graph) bool
 	}{
-		"a document of grants":           {"plan.least-privilege", append1("gcp:projects/iAMPolicy:IAMPolicy", obj{"policyData": "{}"})},
-		"a level that is not there":      {"plan.perimeter-doors", set(typePerimeter, "status.accessLevels", []any{"accessPolicies/1/accessLevels/other"})},
-		"an expression for a level":      {"plan.perimeter-doors", set(typeLevel, "basic", nil)},
-		"a condition turned round":       {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}, "ipSubnetworks": []any{"203.0.113.0/24"}, "negate": true}})},
-		"one more condition":             {"plan.perimeter-doors", append1("gcp:accesscontextmanager/accessLevelCondition:AccessLevelCondition", obj{})},
-		"a Pod template not known yet":   {"plan.image-digests", set(deployment, "spec.template.spec", Unknown{})},
-		"containers not known yet":       {"plan.image-digests", set(deployment, "spec.template.spec.containers", Unknown{})},
-		"a container not known yet":      {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
-		"a chart":                        {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
-		"a first pool that stays":        {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
-		"pools of GKE's choice, maybe":   {"plan.default-pool", set(typeCluster, "clusterAutoscaling", obj{"enabled": Unknown{}})},
-		"nodes of pools that GKE makes":  {"plan.node-identity", set(typeCluster, "clusterAutoscaling", obj{"enabled": true})},
-		"pools within the cluster":       {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
+		"a document of grants":          {"plan.least-privilege", append1("gcp:projects/iAMPolicy:IAMPolicy", obj{"policyData": "{}"})},
+		"a level that is not there":     {"plan.perimeter-doors", set(typePerimeter, "status.accessLevels", []any{"accessPolicies/1/accessLevels/other"})},
+		"an expression for a level":     {"plan.perimeter-doors", set(typeLevel, "basic", nil)},
+		"a condition turned round":      {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}, "ipSubnetworks": []any{"203.0.113.0/24"}, "negate": true}})},
+		"one more condition":            {"plan.perimeter-doors", append1("gcp:accesscontextmanager/accessLevelCondition:AccessLevelCondition", obj{})},
+		"a Pod template not known yet":  {"plan.image-digests", set(deployment, "spec.template.spec", Unknown{})},
+		"containers not known yet":      {"plan.image-digests", set(deployment, "spec.template.spec.containers", Unknown{})},
+		"a container not known yet":     {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
+		"a chart":                       {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
+		"a first pool that stays":       {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
+		"pools of GKE's choice, maybe":  {"plan.default-pool", set(typeCluster, "clusterAutoscaling", obj{"enabled": Unknown{}})},
+		"nodes of pools that GKE makes": {"plan.node-identity", set(typeCluster, "clusterAutoscaling", obj{"enabled": true})},
+		"pools within the cluster":      {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
+		"a subnet from another graph": {"plan.private-ranges", func(g *Graph) bool {
+			return set(typeSubnet, "name", "mine")(g) && set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/theirs")(g)
+		}},
 		"a range from another graph":     {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
 		"a response policy":              {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
 		"a firewall policy":              {"plan.egress-firewall", append1("gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule", obj{})},
@@ -545,6 +548,13 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 	require.True(t, set(typeCluster, "nodeConfig", nil)(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.metadata-mode"])
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.node-identity"])
+	// The cluster's own subnet, by whichever name.
+	for _, name := range []any{"mine", Unknown{}} {
+		g = standard()
+		require.True(t, set(typeSubnet, "name", name)(&g))
+		require.True(t, set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/mine")(&g))
+		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.private-ranges"], "%v", name)
+	}
 	// What cannot hold a container says nothing of images.
 	g = standard()
 	require.True(t, append1("kubernetes:core/v1:Secret", obj{"metadata": Unknown{}, "data": Unknown{}})(&g))

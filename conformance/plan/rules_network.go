@@ -82,6 +82,7 @@ var networkRules = []*Rule{
 				}
 			}
 			for _, c := range l.each(typeCluster) {
+				l.ownSubnet(c)
 				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
 					l.rangeName(c, path)
 				}
@@ -282,6 +283,23 @@ func (l *look) ranges() (out []addressRange) {
 // private tells whether the policies of the sandboxes block the range.
 func private(r netip.Prefix) bool {
 	return slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.Addr()) && p.Bits() <= r.Bits() })
+}
+
+// ownSubnet records that a cluster lives in a subnet of which the graph knows nothing:
+// ranges of the same names in another one are not its own. Where a name is not known
+// yet, nothing can be compared.
+func (l *look) ownSubnet(c Resource) {
+	own, st := c.text("subnetwork")
+	if st != known {
+		return
+	}
+	own = own[strings.LastIndexByte(own, '/')+1:]
+	for _, s := range l.of(typeSubnet) {
+		if name, st := s.text("name"); st != known || name == own {
+			return
+		}
+	}
+	l.unsure(c.String()+": subnetwork", fmt.Sprintf("%.80q is not in the graph, and nor are its ranges", own))
 }
 
 // rangeName records whether the name at path is that of a range in the graph, which
