@@ -19,7 +19,9 @@ func (a *App) compareCmd() *cobra.Command {
 		Long: `Put reports side by side, by topic: what each system claims, and what became of it.
 A profile stands for its newest kept report, a whole one where there is any; without
 arguments every profile that has one is taken. A scenario of the profile that is not in
-its report counts as not run. With --verbose the claims' sentences follow.`,
+its report counts as not run, and a later report of a part is pointed at. It is for
+reading: the exit code says nothing of the verdicts. With --verbose the claims'
+sentences follow.`,
 		Example: "  stockade compare\n  stockade compare agent-sandbox playground",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(suite.ProfileIDs(), a.keptNames()...), cobra.ShellCompDirectiveDefault
