@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stockade-dev/stockade/conformance/plan/planreport"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -85,8 +86,8 @@ func readReport(path string) (*report.Report, error) {
 // folder makes of it: one of another profile or target, one that ended early, or one
 // whose Held was decided with less than the scenario asks for by now.
 func belongs(name string, r *report.Report) error {
-	if r.Profile == "" {
-		return nil // a plan's
+	if r.Profile == "" && r.Target == planreport.Target {
+		return nil
 	}
 	p, known := suite.ProfileByID(r.Profile)
 	if !known || name != p.ID || r.Target != p.Target || r.Incomplete != "" {

@@ -46,6 +46,7 @@ func TestEvidenceThatIsNoneIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*report.Report){
 		"of another target":    func(r *report.Report) { r.Target = "mutant-x" },
 		"of another profile":   func(r *report.Report) { r.Profile = "kode-gopher-local" },
+		"of none at all":       func(r *report.Report) { r.Profile = "" },
 		"of no profile's":      func(r *report.Report) { r.Profile = "mine" },
 		"that ended early":     func(r *report.Report) { r.Incomplete = "interrupted" },
 		"with fewer witnesses": func(r *report.Report) { last(r, "playground.default-deny-egress").Requires = nil },
