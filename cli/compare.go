@@ -3,6 +3,9 @@
 package cli
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/spf13/cobra"
 
 	"github.com/stockade-dev/stockade/conformance/report"
@@ -16,7 +19,9 @@ func (a *App) compareCmd() *cobra.Command {
 		Long: `Put reports side by side, by topic: what each system claims, and what became of it.
 A profile stands for its newest kept report, a whole one where there is any; without
 arguments every profile that has one is taken. A scenario of the profile that is not in
-its report counts as not run. With --verbose the claims' sentences follow.`,
+its report counts as not run, and a later report of a part is pointed at. It is for
+reading: the exit code says nothing of the verdicts. With --verbose the claims'
+sentences follow.`,
 		Example: "  stockade compare\n  stockade compare agent-sandbox playground",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return append(suite.ProfileIDs(), a.keptNames()...), cobra.ShellCompDirectiveDefault
@@ -86,8 +91,8 @@ func (a *App) newest() (map[string]*report.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]*report.Report{}
-	for _, path := range kept {
+	out, parts := map[string]*report.Report{}, map[string]*report.Report{}
+	for _, path := range kept { // oldest first
 		r, err := a.load(path)
 		if err != nil {
 			a.progress().Note("passing over %s: %v", path, err)
@@ -100,7 +105,15 @@ func (a *App) newest() (map[string]*report.Report, error) {
 		scenarios := p.Of(a.Registry.All())
 		if was := out[p.ID]; was == nil || whole(r, scenarios) || !whole(was, scenarios) {
 			out[p.ID] = r
+			delete(parts, p.ID)
+		} else {
+			parts[p.ID] = r
 		}
+	}
+	// What it says may be another thing by now.
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		a.progress().Note("%s is as the run %s found it; the later run %s, of a part of it, says %s: `stockade report %s`",
+			id, out[id].ID, parts[id].ID, parts[id].Summary.Text, parts[id].ID)
 	}
 	return out, nil
 }

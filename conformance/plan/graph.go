@@ -34,6 +34,7 @@ type Graph struct {
 const (
 	typeCluster      = "gcp:container/cluster:Cluster"
 	typePool         = "gcp:container/nodePool:NodePool"
+	typeNetwork      = "gcp:compute/network:Network"
 	typeSubnet       = "gcp:compute/subnetwork:Subnetwork"
 	typeFirewall     = "gcp:compute/firewall:Firewall"
 	typeZone         = "gcp:dns/managedZone:ManagedZone"

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,7 +82,7 @@ func TestEachMutantIsSeenByItsOwnRuleAlone(t *testing.T) {
 					switch {
 					case id == r.ID:
 						assert.Equal(t, verdict.Breached, v, "%s under %s", id, m.ID)
-					case (m.ID == "pool-on-autopilot" || m.ID == "default-pool-kept") && v == verdict.Inconclusive:
+					case slices.Contains([]string{"pool-on-autopilot", "default-pool-kept", "auto-provisioned-pools"}, m.ID) && v == verdict.Inconclusive:
 						// The pool that should not be there says nothing of itself:
 						// the rules for pools, which now concern it, cannot tell.
 					default:
@@ -301,6 +302,19 @@ func TestEachClusterNeedsItsGVisor(t *testing.T) {
 	assert.Equal(t, verdict.Inconclusive, verdicts(g, Profile{})["plan.default-pool"], "nobody says that its own pool goes")
 }
 
+// One cluster's pools do not speak for another's.
+func TestPoolsOfSeveralClustersAreNotToldApart(t *testing.T) {
+	g := standard()
+	for _, c := range g.Clone().of(typeCluster) {
+		c.Name = "another"
+		g.Resources = append(g.Resources, c)
+	}
+	got := verdicts(g, full)
+	assert.Equal(t, verdict.Inconclusive, got["plan.gvisor-pool"])
+	assert.Equal(t, verdict.Inconclusive, got["plan.system-pool"])
+	assert.Equal(t, verdict.Held, got["plan.dataplane-v2"], "each cluster says this of itself")
+}
+
 // Weaknesses beyond the mutants: each rule looks at more than one place.
 func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -359,6 +373,12 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"another policy beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
 		"a public block beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
 		"a template that lets out":    {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
+		"a deny rule elsewhere":       {"plan.egress-firewall", located("projects/p/global/networks/own", func(r Resource) bool { return deniesAll(r) })},
+		"a zone elsewhere":            {"plan.restricted-dns", located("projects/p/global/networks/own", func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
+		"other name servers":          {"plan.restricted-dns", append1(typeServerPolicy, obj{"alternativeNameServerConfig": obj{"targetNameServers": []any{obj{"ipv4Address": "8.8.8.8"}}}})},
+		"a list for other Pods":       {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
+		"a bucket for everybody":      {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
+		"a secret for everybody":      {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
 		"a template without a list": {"plan.allow-list", func(g *Graph) bool {
 			return set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g) && set(templateType, "metadata.namespace", "other")(g)
 		}},
@@ -373,6 +393,106 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 }
 
 const templateType = "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate"
+
+// located is a change: everything is in a network but what fits, which is in another.
+func located(network string, elsewhere func(Resource) bool) func(*Graph) bool {
+	return func(g *Graph) bool {
+		for _, r := range g.Resources {
+			at := "https://www.googleapis.com/compute/v1/" + network
+			if elsewhere(r) {
+				at = "projects/p/global/networks/other"
+			}
+			switch r.Type {
+			case typeCluster:
+				r.put("network", network)
+			case typeFirewall:
+				r.put("network", at)
+			case typeZone:
+				r.put("privateVisibilityConfig.networks", []any{obj{"networkUrl": "projects/p/global/networks/third"}, obj{"networkUrl": at}})
+			}
+		}
+		return true
+	}
+}
+
+func TestWhatGuardsANetworkMustBeInTheClusters(t *testing.T) {
+	nowhere := func(Resource) bool { return false }
+	both := func(g Graph, want verdict.Verdict, why string) {
+		got := verdicts(g, full)
+		assert.Equal(t, want, got["plan.egress-firewall"], "%s", why)
+		assert.Equal(t, want, got["plan.restricted-dns"], "%s", why)
+	}
+	g := standard()
+	located("projects/p/global/networks/own", nowhere)(&g)
+	both(g, verdict.Held, "whichever way it is written")
+	// A rule of another network lets nothing of the cluster's out.
+	require.True(t, append1(typeFirewall, obj{"direction": "EGRESS", "network": "projects/p/global/networks/other", "allows": []any{obj{"protocol": "all"}}})(&g))
+	both(g, verdict.Held, "a rule elsewhere")
+
+	g = standard()
+	located("projects/1/global/networks/own", nowhere)(&g)
+	for _, r := range g.of(typeCluster) {
+		r.put("network", "projects/p/global/networks/own")
+	}
+	both(g, verdict.Inconclusive, "a project by its number")
+
+	// The sound graph is as a preview has it: no network is known.
+	g = standard()
+	g.Resources = append(g.Resources, Resource{Type: typeNetwork, Name: "another", Inputs: obj{}})
+	both(g, verdict.Inconclusive, "one of two networks")
+	g = standard()
+	for _, r := range g.of(typeCluster) {
+		r.put("network", "default")
+	}
+	both(g, verdict.Inconclusive, "a network that the program does not make")
+	g = standard()
+	located("projects/p/global/networks/own", nowhere)(&g)
+	g.Resources = append(g.Resources, Resource{Type: typeCluster, Name: "another", Inputs: obj{"network": "other"}})
+	both(g, verdict.Inconclusive, "clusters in several networks")
+}
+
+// A rule without destinations is for all of them, and one that is not known is no
+// reason to call the rest open.
+func TestARuleThatDeniesTheRestMayBeWrittenInSeveralWays(t *testing.T) {
+	g := standard()
+	require.True(t, setWhere(typeFirewall, deniesAll, "destinationRanges", nil)(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
+	for _, path := range []string{"destinationRanges", "targetTags", "denies"} {
+		g := standard()
+		require.True(t, setWhere(typeFirewall, deniesAll, path, Unknown{})(&g))
+		assert.Equal(t, verdict.Inconclusive, verdicts(g, full)["plan.egress-firewall"], path)
+	}
+}
+
+// unmanaged is a change: the sandboxes bring no policy of their own, and those of
+// their namespace select by this.
+func unmanaged(selector obj) func(*Graph) bool {
+	return func(g *Graph) bool {
+		done := set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g)
+		for _, r := range g.Resources {
+			if isFQDNPolicy(r) || isNetworkPolicy(r) {
+				done = r.put("spec.podSelector", selector) && done
+			}
+		}
+		return done
+	}
+}
+
+// A template that brings no policy is in order where another one is for its Pods.
+func TestATemplateMayLeaveItsPolicyToItsNamespace(t *testing.T) {
+	for _, selector := range []obj{nil, {}, {"matchLabels": obj{"app": "sandbox"}}} {
+		g := standard()
+		unmanaged(selector)(&g)
+		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"], "%v", selector)
+	}
+	// A policy on what comes in denies nothing of what goes out.
+	g := standard()
+	require.True(t, unmanaged(obj{"matchLabels": obj{"app": "other"}})(&g))
+	require.True(t, append1("kubernetes:networking.k8s.io/v1:NetworkPolicy", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"podSelector": obj{}, "policyTypes": []any{"Ingress"}}})(&g))
+	assert.Equal(t, verdict.Breached, verdicts(g, full)["plan.allow-list"])
+	require.True(t, append1("kubernetes:networking.k8s.io/v1:NetworkPolicy", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"podSelector": obj{}, "policyTypes": []any{"Egress"}}})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"])
+}
 
 // append1 is a change: one resource more.
 func append1(typ string, inputs obj) func(*Graph) bool {
@@ -399,11 +519,25 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		"a container not known yet":     {"plan.image-digests", set(deployment, "spec.template.spec.initContainers", []any{Unknown{}})},
 		"a chart":                       {"plan.image-digests", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
 		"a first pool that stays":       {"plan.pids-limit", set(typeCluster, "removeDefaultNodePool", false)},
+		"pools of GKE's choice, maybe":  {"plan.default-pool", set(typeCluster, "clusterAutoscaling", obj{"enabled": Unknown{}})},
+		"nodes of pools that GKE makes": {"plan.node-identity", set(typeCluster, "clusterAutoscaling", obj{"enabled": true})},
 		"pools within the cluster":      {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
-		"a range from another graph":    {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
-		"a response policy":             {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
-		"a firewall policy":             {"plan.egress-firewall", append1("gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule", obj{})},
-		"a policy's rule not known yet": {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
+		"a subnet from another graph": {"plan.private-ranges", func(g *Graph) bool {
+			return set(typeSubnet, "name", "mine")(g) && set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/theirs")(g)
+		}},
+		"a range from another graph":     {"plan.private-ranges", set(typeCluster, "ipAllocationPolicy.clusterSecondaryRangeName", "other")},
+		"a response policy":              {"plan.restricted-dns", append1(typeResponse, obj{"dnsName": "storage.googleapis.com."})},
+		"a firewall policy":              {"plan.egress-firewall", append1("gcp:compute/networkFirewallPolicyRule:NetworkFirewallPolicyRule", obj{})},
+		"a policy for the whole cluster": {"plan.allow-list", append1("kubernetes:cilium.io/v2:CiliumClusterwideNetworkPolicy", obj{"spec": obj{"endpointSelector": obj{}, "egress": []any{obj{"toEntities": []any{"world"}}}}})},
+		"an administrator's policy":      {"plan.allow-list", append1("kubernetes:policy.networking.k8s.io/v1alpha1:AdminNetworkPolicy", obj{"spec": obj{}})},
+		"a patch of a policy":            {"plan.allow-list", append1("kubernetes:networking.k8s.io/v1:NetworkPolicyPatch", obj{"metadata": obj{"namespace": "sandboxes"}})},
+		"a chart beside the list":        {"plan.allow-list", append1("kubernetes:helm.sh/v3:Release", obj{"chart": "x"})},
+		"a host by name and by pattern":  {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com", "pattern": "*"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
+		"a list for who is not known":    {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": Unknown{}}})},
+		"a list by an expression":        {"plan.allow-list", unmanaged(obj{"matchExpressions": []any{obj{"key": "app", "operator": "Exists"}}})},
+		"a role on a bucket":             {"plan.least-privilege", append1("gcp:storage/bucketIAMMember:BucketIAMMember", obj{"role": "roles/storage.admin", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a role on a secret":             {"plan.least-privilege", append1("gcp:secretmanager/secretIamBinding:SecretIamBinding", obj{"role": "roles/secretmanager.secretAccessor", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
+		"a policy's rule not known yet":  {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
 	} {
 		g := standard()
 		require.True(t, c.apply(&g), name)
@@ -414,6 +548,13 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 	require.True(t, set(typeCluster, "nodeConfig", nil)(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.metadata-mode"])
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.node-identity"])
+	// The cluster's own subnet, by whichever name.
+	for _, name := range []any{"mine", Unknown{}} {
+		g = standard()
+		require.True(t, set(typeSubnet, "name", name)(&g))
+		require.True(t, set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/mine")(&g))
+		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.private-ranges"], "%v", name)
+	}
 	// What cannot hold a container says nothing of images.
 	g = standard()
 	require.True(t, append1("kubernetes:core/v1:Secret", obj{"metadata": Unknown{}, "data": Unknown{}})(&g))
@@ -421,8 +562,14 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 	// Where a rule denies the rest of IPv6, a subnet may have it.
 	g = standard()
 	require.True(t, set(typeSubnet, "stackType", "IPV4_IPV6")(&g))
-	require.True(t, append1(typeFirewall, obj{"direction": "EGRESS", "destinationRanges": []any{"::/0"}, "denies": []any{obj{"protocol": "all"}}})(&g))
+	require.True(t, append1(typeFirewall, obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"::/0"}, "denies": []any{obj{"protocol": "all"}}})(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
+	// All methods of one service, from somebody to somewhere, are a door with a lock.
+	narrow := obj{"egressFrom": obj{"identities": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}}, "egressTo": obj{
+		"resources": []any{"projects/2"}, "operations": []any{obj{"serviceName": "storage.googleapis.com", "methodSelectors": []any{obj{"method": "*"}}}}}}
+	g = standard()
+	require.True(t, set(typePerimeter, "status.egressPolicies", []any{narrow})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.perimeter-doors"])
 	// Two conditions that must both be met may share the work.
 	g = standard()
 	require.True(t, set(typeLevel, "basic", obj{"conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})(&g))

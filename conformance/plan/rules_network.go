@@ -22,6 +22,9 @@ var RestrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
 // typeResponse is a rule that answers for a name before any zone does.
 const typeResponse = "gcp:dns/responsePolicyRule:ResponsePolicyRule"
 
+// typeServerPolicy may send every question of a network to other name servers.
+const typeServerPolicy = "gcp:dns/policy:Policy"
+
 // privateSpace is what the sandboxes' policies block (RFC 1918). An address of
 // the cluster outside of it counts as public to them.
 var privateSpace = []netip.Prefix{
@@ -79,6 +82,7 @@ var networkRules = []*Rule{
 				}
 			}
 			for _, c := range l.each(typeCluster) {
+				l.ownSubnet(c)
 				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
 					l.rangeName(c, path)
 				}
@@ -133,6 +137,12 @@ var networkRules = []*Rule{
 		},
 		judge: func(l *look) {
 			zones, records := l.each(typeZone), l.each(typeRecord)
+			l.oneNetwork()
+			for _, z := range zones {
+				if _, st := z.text("dnsName"); st != known {
+					l.missing(z, "dnsName", st)
+				}
+			}
 			for _, domain := range RestrictedDomains {
 				l.zone(zones, domain)
 				l.forwarded(zones, domain)
@@ -140,6 +150,15 @@ var networkRules = []*Rule{
 			}
 			for _, r := range l.of(typeResponse) {
 				l.unsure(r.String(), "it answers before the zones do, and is not understood")
+			}
+			for _, r := range l.of(typeServerPolicy) {
+				switch _, st := r.find("alternativeNameServerConfig"); st {
+				case unknown:
+					l.missing(r, "alternativeNameServerConfig", st)
+				case known:
+					l.weak(r.String()+": alternativeNameServerConfig", "its name servers are asked for every name, and no zone is")
+				case absent:
+				}
 			}
 		},
 	},
@@ -156,6 +175,7 @@ var networkRules = []*Rule{
 		},
 		judge: func(l *look) {
 			denied, denied6 := false, false
+			l.oneNetwork()
 			for _, f := range l.each(typeFirewall) {
 				direction, st := f.text("direction")
 				if st == unknown {
@@ -165,6 +185,14 @@ var networkRules = []*Rule{
 				if direction != "EGRESS" {
 					continue
 				}
+				switch here, st := l.nearClusters(f, "network"); {
+				case st != known:
+					l.missing(f, "network", unknown)
+					continue
+				case !here:
+					continue // it says nothing of the cluster's nodes
+				}
+				l.undecidedDenial(f)
 				if deniesAll(f) || denies(f, everyIPv6) {
 					switch off, st := f.flag("disabled"); {
 					case st == unknown:
@@ -257,6 +285,23 @@ func private(r netip.Prefix) bool {
 	return slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.Addr()) && p.Bits() <= r.Bits() })
 }
 
+// ownSubnet records that a cluster lives in a subnet of which the graph knows nothing:
+// ranges of the same names in another one are not its own. Where a name is not known
+// yet, nothing can be compared.
+func (l *look) ownSubnet(c Resource) {
+	own, st := c.text("subnetwork")
+	if st != known {
+		return
+	}
+	own = own[strings.LastIndexByte(own, '/')+1:]
+	for _, s := range l.of(typeSubnet) {
+		if name, st := s.text("name"); st != known || name == own {
+			return
+		}
+	}
+	l.unsure(c.String()+": subnetwork", fmt.Sprintf("%.80q is not in the graph, and nor are its ranges", own))
+}
+
 // rangeName records whether the name at path is that of a range in the graph, which
 // is judged as such.
 func (l *look) rangeName(r Resource, path string) {
@@ -295,23 +340,28 @@ func (l *look) forwarded(zones []Resource, domain string) {
 	}
 }
 
-// zone records whether a private zone answers for the domain.
+// zone records whether a private zone answers for the domain in the clusters'
+// network.
 func (l *look) zone(zones []Resource, domain string) {
+	elsewhere := ""
 	for _, z := range zones {
-		name, st := z.text("dnsName")
-		if st == unknown {
-			l.missing(z, "dnsName", st)
+		if name, _ := z.text("dnsName"); name != domain+"." {
+			continue
 		}
-		if name != domain+"." {
+		switch here, st := l.answers(z); {
+		case st != known:
+			l.missing(z, "privateVisibilityConfig.networks", st)
+		case !here:
+			elsewhere = z.String()
 			continue
 		}
 		l.wants(z, "visibility", "private")
-		if nets, st := z.list("privateVisibilityConfig.networks"); st != known || len(nets) == 0 {
-			l.missing(z, "privateVisibilityConfig.networks", st)
-		}
 		return
 	}
-	if !l.undecided() {
+	switch {
+	case elsewhere != "":
+		l.weak("the zone "+domain, "%s is not for the cluster's network, whose names lead to public addresses", elsewhere)
+	case !l.undecided():
 		l.weak("the zone "+domain, "there is none: its names lead to public addresses")
 	}
 }
@@ -374,7 +424,7 @@ func denies(f Resource, everywhere string) bool {
 		return false
 	}
 	direction, _ := f.text("direction")
-	to, _ := f.texts("destinationRanges")
+	to, ranges := f.texts("destinationRanges")
 	denied, _ := f.objects("denies")
 	_, tags := f.find("targetTags")
 	_, accounts := f.find("targetServiceAccounts")
@@ -382,7 +432,99 @@ func denies(f Resource, everywhere string) bool {
 		protocol, _ := d.text("protocol")
 		return protocol == "all"
 	})
-	return direction == "EGRESS" && everything && slices.Contains(to, everywhere) && tags == absent && accounts == absent
+	// Without destinations a rule is for every address of IPv4.
+	all := slices.Contains(to, everywhere) || everywhere == everyIPv4 && (ranges == absent || ranges == known && len(to) == 0)
+	return direction == "EGRESS" && everything && all && tags == absent && accounts == absent
+}
+
+// undecidedDenial records a rule of which it is not known what it denies, and to
+// whom: it may be the one that is looked for.
+func (l *look) undecidedDenial(f Resource) {
+	if _, st := f.find("denies"); st == absent {
+		return
+	}
+	for _, path := range []string{"denies", "destinationRanges", "targetTags", "targetServiceAccounts"} {
+		if _, st := f.list(path); st == unknown {
+			l.missing(f, path, st)
+			return
+		}
+	}
+}
+
+// oneNetwork records that clusters are in several networks, where what is said of the
+// one is not said of the other.
+func (l *look) oneNetwork() {
+	clusters := l.of(typeCluster)
+	for _, c := range clusters[min(1, len(clusters)):] {
+		if yes, st := l.nearClusters(c, "network"); st != known || !yes {
+			l.unsure("the clusters' networks", "they are in several, or it is not known: judge each by itself")
+			return
+		}
+	}
+}
+
+// nearClusters tells whether the network that a resource names at a path is that of
+// the clusters, where that is known. A preview knows neither; they are the same then
+// if the program makes no more than one.
+func (l *look) nearClusters(r Resource, path string) (yes bool, st state) {
+	clusters := l.of(typeCluster)
+	if len(clusters) == 0 {
+		return true, known
+	}
+	own, ownState := clusters[0].text("network")
+	name, st := r.text(path)
+	switch {
+	case ownState == unknown && st == unknown && len(l.of(typeNetwork)) <= 1:
+		return true, known
+	case ownState == unknown || st == unknown:
+		return false, unknown
+	}
+	same, sure := sameNetwork(own, name)
+	if !sure {
+		return false, unknown
+	}
+	return same, known
+}
+
+// answers tells whether a private zone is for the clusters' network.
+func (l *look) answers(z Resource) (yes bool, st state) {
+	networks, st := z.objects("privateVisibilityConfig.networks")
+	if st != known || len(networks) == 0 {
+		return false, unknown
+	}
+	st = known
+	for _, n := range networks {
+		switch here, of := l.nearClusters(n, "networkUrl"); {
+		case of != known:
+			st = unknown
+		case here:
+			return true, known
+		}
+	}
+	return false, st
+}
+
+// sameNetwork compares two spellings of networks: a name, projects/…/networks/NAME,
+// or that with Google's address before it. Empty is the one called default. Where
+// the projects differ, one may be a number and the other its name.
+func sameNetwork(a, b string) (same, sure bool) {
+	project, name := networkParts(a)
+	otherProject, otherName := networkParts(b)
+	if name != otherName {
+		return false, true
+	}
+	return true, project == "" || otherProject == "" || project == otherProject
+}
+
+func networkParts(s string) (project, name string) {
+	name = s[strings.LastIndexByte(s, '/')+1:]
+	if _, rest, ok := strings.Cut(s, "projects/"); ok {
+		project, _, _ = strings.Cut(rest, "/")
+	}
+	if name == "" {
+		name = "default"
+	}
+	return project, name
 }
 
 // wide records whether a rule allows more than HTTPS to addresses that are not

@@ -52,7 +52,7 @@ func inPart(path string, v any) func(*Graph) bool {
 var perimeterRules = []*Rule{
 	{
 		ID: "plan.perimeter-enforced", Title: "Find a perimeter that only watches",
-		About:  "A dry run logs and blocks nothing; a perimeter without the project in it guards somebody else.",
+		About:  "A dry run logs and blocks nothing, and neither does a perimeter with nothing in it. Whether the project in it is this one, a plan does not say: it knows one by number and the other by name.",
 		Claims: []string{"KG-12"}, Severity: suite.Critical,
 		skip: noPerimeter, present: hasPerimeter,
 		Mutants: []Mutant{{"dry-run", "the perimeter is a dry run", func(g *Graph) bool {
@@ -306,7 +306,8 @@ func (l *look) door(what string, policy any) {
 }
 
 // open looks for a word that opens a policy. Identities of any user account
-// are a door too: everybody has one.
+// are a door too: everybody has one. All methods of a service that is named are
+// none: Google has no other way to write the whole service.
 func open(v any) (word string, undecided bool) {
 	switch v := v.(type) {
 	case Unknown:
@@ -324,7 +325,11 @@ func open(v any) (word string, undecided bool) {
 			undecided = undecided || u
 		}
 	case map[string]any:
-		return open(slices.Collect(maps.Values(v)))
+		named := maps.Clone(v)
+		if named["method"] == "*" {
+			delete(named, "method")
+		}
+		return open(slices.Collect(maps.Values(named)))
 	}
 	return "", undecided
 }

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -48,6 +49,9 @@ func firstPool(c Resource) bool {
 	return ownNodes(c) && st != absent
 }
 
+// autoProvisioning is where a Standard cluster lets GKE make pools as it sees fit.
+const autoProvisioning = "clusterAutoscaling.enabled"
+
 // pools are the pools of the graph, for rules that look at each of them. What a
 // cluster has beside them is not judged, so where something stays nothing holds.
 func (l *look) pools() []Resource {
@@ -57,6 +61,9 @@ func (l *look) pools() []Resource {
 		}
 		if gone, st := c.flag("removeDefaultNodePool"); st != known || !gone {
 			l.unsure(c.String()+": removeDefaultNodePool", "the pool that the cluster is born with stays, and is none of those in the graph")
+		}
+		if on, st := c.flag(autoProvisioning); st == unknown || on {
+			l.unsure(c.String()+": "+autoProvisioning, "GKE makes pools of its own choice, and they are none of those in the graph")
 		}
 		if _, st := c.find("nodePools"); st != absent {
 			l.unsure(c.String()+": nodePools", "pools that are declared inside of the cluster are not understood")
@@ -85,14 +92,18 @@ var poolRules = []*Rule{
 	{
 		ID: "plan.default-pool", Title: "Find nodes that no pool of the program describes",
 		About: "A cluster is born with a pool of Google's choice: nodes without gVisor that run as the project's default account, with a metadata server that gives out " +
-			"their own identity. Nothing of them stands in the plan, so that no other rule sees them; they have to be removed.",
+			"their own identity. Nothing of them stands in the plan, so that no other rule sees them; they have to be removed. Node auto-provisioning makes more of the kind later.",
 		Claims: []string{"AS-17", "AS-03", "KG-09"}, Severity: suite.High,
 		skip: noPools, present: hasPools,
-		Mutants: []Mutant{{"default-pool-kept", "the pool that the cluster was born with stays", set(typeCluster, "removeDefaultNodePool", false)}},
+		Mutants: []Mutant{
+			{"default-pool-kept", "the pool that the cluster was born with stays", set(typeCluster, "removeDefaultNodePool", false)},
+			{"auto-provisioned-pools", "GKE makes pools of its own choice", set(typeCluster, autoProvisioning, true)},
+		},
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
 				if !autopilot(c) {
 					l.wants(c, "removeDefaultNodePool", true)
+					l.off(c, autoProvisioning, true)
 				}
 			}
 		},
@@ -105,6 +116,7 @@ var poolRules = []*Rule{
 		Mutants: []Mutant{{"only-gvisor", "every pool but the gVisor one is gone", drop(func(r Resource) bool { return r.Type == typePool && !isSandboxed(r) })}},
 		judge: func(l *look) {
 			plain := 0
+			l.shared()
 			for _, p := range l.each(typePool) {
 				switch yes, st := sandboxed(p); {
 				case st == unknown:
@@ -274,6 +286,7 @@ func judgeGVisorPool(l *look) {
 	if len(clusters) > 0 && standard == 0 {
 		return
 	}
+	l.shared()
 	found, undecided := 0, false
 	for _, p := range l.each(typePool) {
 		switch yes, st := sandboxed(p); {
@@ -293,6 +306,20 @@ func judgeGVisorPool(l *look) {
 	}
 	if found == 0 && !undecided && hasPools(l.Graph) {
 		l.weak("pools with gVisor", "there is none")
+	}
+}
+
+// shared records that it cannot be told whose a pool is, where several clusters have
+// some: what one of them has, another may lack.
+func (l *look) shared() {
+	n := 0
+	for _, c := range l.of(typeCluster) {
+		if !autopilot(c) {
+			n++
+		}
+	}
+	if n > 1 {
+		l.unsure("pools of several clusters", fmt.Sprintf("there are %d clusters with pools, and whose a pool is, is not read: judge each by itself", n))
 	}
 }
 

@@ -49,18 +49,24 @@ var supplyRules = []*Rule{
 		judge: func(l *look) {
 			l.each(typeProjectIAM)
 			for _, r := range l.Resources {
-				of, grants := grant(r)
+				of, gives := grant(r)
 				switch {
 				case r.Type == typeAccountKey:
 					l.weak(r.String(), "it is good until somebody takes it away")
-				case !grants:
+				case !gives:
 				case strings.HasSuffix(r.Type, "Policy"):
 					l.unsure(r.String(), "it grants what a document says, which is not read")
 				case of == "serviceaccount":
 					l.oneOf(r, "role", "roles/iam.workloadIdentityUser")
 					l.members(r, "is no Kubernetes service account", tokenIssuer.MatchString)
 				default:
-					l.oneOf(r, "role", Roles...)
+					role, st := r.text("role")
+					if st == known && !containers[of] && !slices.Contains(Roles, role) {
+						// Not the project's: whose it should be, this rule cannot know.
+						l.unsure(r.String()+": role", fmt.Sprintf("what %.80q gives on one resource alone is not understood", role))
+					} else {
+						l.oneOf(r, "role", Roles...)
+					}
 					l.members(r, "is everybody", func(who string) bool { return who != "allUsers" && who != "allAuthenticatedUsers" })
 				}
 			}
@@ -148,6 +154,18 @@ var supplyRules = []*Rule{
 				}
 				return false
 			}},
+			{"list-for-other-pods", "the sandboxes bring no policy, and the list is for other Pods", func(g *Graph) bool {
+				listed, bare := false, false
+				for _, r := range g.Resources {
+					switch {
+					case isFQDNPolicy(r), isNetworkPolicy(r):
+						listed = r.put("spec.podSelector", map[string]any{"matchLabels": map[string]any{"app": "mutant"}}) || listed
+					case isTemplate(r):
+						bare = r.put("spec.networkPolicyManagement", "Unmanaged") || bare
+					}
+				}
+				return listed && bare
+			}},
 			{"default-policy-beside-list", "the sandboxes have the controller's own policy beside the list", func(g *Graph) bool {
 				for _, r := range g.Resources {
 					spec, ok := r.Inputs["spec"].(map[string]any)
@@ -175,8 +193,13 @@ var supplyRules = []*Rule{
 				l.unsure("FQDNNetworkPolicy", "there is none in the graph")
 			}
 			for _, r := range l.Resources {
-				if isTemplate(r) || isNetworkPolicy(r) {
+				switch {
+				case isTemplate(r), isNetworkPolicy(r):
 					l.beside(r, listed)
+				case isOtherPolicy(r):
+					l.unsure(r.String(), "it adds to what the others let out, or goes before them, and is not understood")
+				case isBundle(r):
+					l.unsure(r.String(), "what it installs is not in the graph, and may let out more")
 				}
 			}
 		},
@@ -193,6 +216,12 @@ func isNetworkPolicy(r Resource) bool {
 	return r.Type == "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 }
 
+// isOtherPolicy tells whether the resource is a network policy of a kind that is not
+// read here: Cilium's own, those of administrators, a patch, an older version.
+func isOtherPolicy(r Resource) bool {
+	return isKubernetes(r) && strings.Contains(r.kind(), "NetworkPolic") && !isNetworkPolicy(r) && !isFQDNPolicy(r)
+}
+
 func isTemplate(r Resource) bool {
 	return strings.HasPrefix(r.Type, "kubernetes:extensions.agents.x-k8s.io/") && strings.HasSuffix(r.Type, ":SandboxTemplate")
 }
@@ -207,13 +236,19 @@ func isBundle(r Resource) bool {
 	return false
 }
 
-// grant tells whether the resource gives roles, and on what: a project, a folder, an
-// organization or an account.
+// containers are what holds everything else: who has a role there has it on all of it.
+var containers = map[string]bool{"projects": true, "folder": true, "organizations": true}
+
+// grants are the names of resources that give roles: IAMMember on a project,
+// BucketIAMBinding, SecretIamPolicy and so on.
+var grants = regexp.MustCompile(`(?i)iam(member|binding|policy)$`)
+
+// grant tells whether the resource gives roles, and on what kind of thing: a project,
+// a folder, an organization, an account, or a single resource of some service.
 func grant(r Resource) (of string, ok bool) {
-	of, rest, _ := strings.Cut(strings.TrimPrefix(r.Type, "gcp:"), "/")
-	_, kind, _ := strings.Cut(rest, ":")
-	return of, slices.Contains([]string{"projects", "folder", "organizations", "serviceaccount"}, of) &&
-		slices.Contains([]string{"IAMMember", "IAMBinding", "IAMPolicy"}, kind)
+	name, google := strings.CutPrefix(r.Type, "gcp:")
+	of, _, _ = strings.Cut(name, "/")
+	return of, google && grants.MatchString(r.kind())
 }
 
 // members records whether all to whom a role is given are good ones; bad says of one
@@ -300,14 +335,11 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 		case st == unknown:
 			l.missing(r, "spec.networkPolicyManagement", st)
 			return
-		case management == "Unmanaged" && listed[namespace]:
-			l.sound(r.String(), "it brings no policy beside the list")
-			return
 		case management == "Unmanaged" && len(listed) == 0:
 			l.unsure(r.String(), "it brings no policy, and there is no list in the graph")
 			return
 		case management == "Unmanaged":
-			l.weak(r.String(), "it brings no policy, and the namespace %.63q has no list", namespace)
+			l.bounded(r, namespace)
 			return
 		case own == absent:
 			l.weak(r.String()+": spec.networkPolicy", "there is none, so that the controller's own lets it out to every public address")
@@ -327,6 +359,70 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 	for _, rule := range rules {
 		l.peers(r, path, rule)
 	}
+}
+
+// bounded records whether a policy of the namespace is for the Pods of a template that
+// brings none: one is enough to deny what no other allows.
+func (l *look) bounded(template Resource, namespace string) {
+	labels, labelState := template.find("spec.podTemplate.metadata.labels")
+	undecided := ""
+	for _, p := range l.Resources {
+		if !isFQDNPolicy(p) && !(isNetworkPolicy(p) && onEgress(p)) {
+			continue
+		}
+		if of, st := p.text("metadata.namespace"); st != known || of != namespace {
+			continue // that it is not known was recorded
+		}
+		switch yes, st := selects(p, labels, labelState); {
+		case st != known:
+			undecided = p.String()
+		case yes:
+			l.sound(template.String(), "it brings no policy, and %s is for its Pods", p)
+			return
+		}
+	}
+	if undecided != "" {
+		l.unsure(template.String(), fmt.Sprintf("it brings no policy, and whether %s is for its Pods is not known", undecided))
+		return
+	}
+	l.weak(template.String(), "it brings no policy, and in the namespace %.63q there is none for its Pods", namespace)
+}
+
+// onEgress tells whether a network policy speaks of what Pods send.
+func onEgress(p Resource) bool {
+	types, st := p.texts("spec.policyTypes")
+	_, rules := p.find("spec.egress")
+	return slices.Contains(types, "Egress") || st == absent && rules != absent
+}
+
+// selects tells whether a policy is for Pods with these labels, where that is known.
+// Without a selector, or with an empty one, it is for all of its namespace.
+func selects(p Resource, labels any, labelState state) (yes bool, st state) {
+	selector, st := p.find("spec.podSelector")
+	if st == absent {
+		return true, known
+	}
+	m, ok := selector.(map[string]any)
+	if !ok || m["matchExpressions"] != nil {
+		return false, unknown
+	}
+	want, ok := m["matchLabels"].(map[string]any)
+	if !ok && m["matchLabels"] != nil {
+		return false, unknown
+	}
+	if len(want) > 0 && labelState == unknown {
+		return false, unknown
+	}
+	has, _ := labels.(map[string]any)
+	for k, v := range want {
+		if holdsUnknown(v) || holdsUnknown(has[k]) {
+			return false, unknown
+		}
+		if has[k] == nil || !same(has[k], v) {
+			return false, known
+		}
+	}
+	return true, known
 }
 
 // peers records whether one rule of a network policy lets out to the cluster's own
@@ -405,8 +501,12 @@ func (l *look) allowList(r Resource) {
 func (l *look) hostName(r Resource, m Resource) {
 	what := r.String() + ": spec.egress.matches"
 	name, st := m.text("name")
-	if st == absent {
-		name, st = m.text("pattern")
+	pattern, other := m.text("pattern")
+	switch {
+	case st == absent:
+		name, st = pattern, other
+	case other != absent:
+		st = unknown // GKE takes one of the two
 	}
 	if st != known {
 		l.missing(r, "spec.egress.matches", st)

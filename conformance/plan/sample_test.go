@@ -34,7 +34,9 @@ func standard() Graph {
 		return n
 	}
 	add("pulumi:pulumi:Stack", "stack", obj{})
+	add(typeNetwork, "network", obj{})
 	add(typeCluster, "cluster", obj{
+		"network":          Unknown{},
 		"datapathProvider": "ADVANCED_DATAPATH", "enableFqdnNetworkPolicy": true, "enableShieldedNodes": true, "deletionProtection": true,
 		"privateClusterConfig":          obj{"enablePrivateNodes": true},
 		"controlPlaneEndpointsConfig":   obj{"ipEndpointsConfig": obj{"enabled": false}},
@@ -54,10 +56,10 @@ func standard() Graph {
 		"secondaryIpRanges": []any{obj{"rangeName": "pods", "ipCidrRange": "10.20.0.0/16"}, obj{"rangeName": "services", "ipCidrRange": "10.30.0.0/20"}},
 	})
 	all := []any{obj{"protocol": "all"}}
-	add(typeFirewall, "rest", obj{"direction": "EGRESS", "destinationRanges": []any{"0.0.0.0/0"}, "denies": all, "disabled": false})
-	add(typeFirewall, "public", obj{"direction": "EGRESS", "destinationRanges": []any{"0.0.0.0/0"}, "allows": []any{obj{"protocol": "tcp", "ports": []any{"443"}}}})
-	add(typeFirewall, "own", obj{"direction": "EGRESS", "destinationRanges": []any{"10.10.0.0/20"}, "allows": all})
-	add(typeFirewall, "in", obj{"direction": "INGRESS", "sourceRanges": []any{"10.10.0.0/20"}, "allows": all})
+	add(typeFirewall, "rest", obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"0.0.0.0/0"}, "denies": all, "disabled": false})
+	add(typeFirewall, "public", obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"0.0.0.0/0"}, "allows": []any{obj{"protocol": "tcp", "ports": []any{"443"}}}})
+	add(typeFirewall, "own", obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"10.10.0.0/20"}, "allows": all})
+	add(typeFirewall, "in", obj{"network": Unknown{}, "direction": "INGRESS", "sourceRanges": []any{"10.10.0.0/20"}, "allows": all})
 	for domain, carrier := range map[string]string{"googleapis.com": "restricted.googleapis.com", "gcr.io": "gcr.io", "pkg.dev": "pkg.dev"} {
 		add(typeZone, domain, obj{"dnsName": domain + ".", "visibility": "private", "privateVisibilityConfig": obj{"networks": []any{obj{"networkUrl": Unknown{}}}}})
 		add(typeRecord, domain+"-a", obj{"name": carrier + ".", "type": "A", "rrdatas": vip()})
@@ -93,8 +95,9 @@ func standard() Graph {
 	}}}})
 	add("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", "template", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{
 		"networkPolicyManagement": "Managed", "networkPolicy": obj{"egress": []any{}},
-		"podTemplate": obj{"spec": obj{"containers": []any{obj{"name": "app", "image": image}}}},
+		"podTemplate": obj{"metadata": obj{"labels": obj{"app": "sandbox"}}, "spec": obj{"containers": []any{obj{"name": "app", "image": image}}}},
 	}})
+	add("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "images", obj{"role": "roles/artifactregistry.reader", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})
 	return g
 }
 

@@ -192,7 +192,7 @@ func (r *Report) tail(b *bytes.Buffer, style Style) {
 		fmt.Fprintf(b, "  waived until %s by %s: %s (%s)\n", w.Expires, w.Owner, w.Scenario, w.Reason)
 	}
 	for _, s := range r.Residue {
-		fmt.Fprintf(b, "  %s %s (`stockade cleanup` removes it)\n", style.paint(red, "left behind:"), s)
+		fmt.Fprintf(b, "  %s %s (`stockade cleanup` removes what a run made itself)\n", style.paint(red, "left behind:"), s)
 	}
 	if r.Incomplete != "" {
 		fmt.Fprintf(b, "  %s %s\n", style.paint(yellow, "ended early:"), r.Incomplete)

@@ -232,7 +232,7 @@ func (s *server) settle(ctx context.Context) (residue []string) {
 		left = nil
 		for _, c := range claims {
 			if u, ok := mine[c.GetLabels()[sandboxes.UserLabel]]; ok && !s.before[string(c.GetUID())] {
-				left = append(left, fmt.Sprintf("the claim %s of %s, whose session has ended; the server's to remove", c.GetName(), u))
+				left = append(left, fmt.Sprintf("the claim %s of %s, whose session has ended; no cleanup removes it: its server does, or it ends by itself", c.GetName(), u))
 			}
 		}
 		return len(left) == 0

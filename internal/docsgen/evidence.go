@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stockade-dev/stockade/conformance/plan/planreport"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -44,6 +45,9 @@ func readEvidence() ([]recorded, error) {
 			continue
 		}
 		r, err := readReport(filepath.Join(evidenceDir, file.Name()))
+		if err == nil {
+			err = belongs(name, r)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -76,6 +80,41 @@ func readReport(path string) (*report.Report, error) {
 		return nil, fmt.Errorf("reading the evidence in %s: %w", path, err)
 	}
 	return r, nil
+}
+
+// belongs returns an error for a report that does not say what its place in the
+// folder makes of it: one of another profile or target, one that ended early, or one
+// whose Held was decided with less than the scenario asks for by now.
+func belongs(name string, r *report.Report) error {
+	if r.Profile == "" && r.Target == planreport.Target {
+		return nil
+	}
+	p, known := suite.ProfileByID(r.Profile)
+	if !known || name != p.ID || r.Target != p.Target || r.Incomplete != "" {
+		return fmt.Errorf("reading the evidence %s: it is of the profile %q and the target %q, %q: only a whole run against a profile's own target speaks for it",
+			name, r.Profile, r.Target, r.Incomplete)
+	}
+	for _, x := range r.Results {
+		s, ok := all.Registry.Get(x.ID)
+		if !ok || x.Verdict != verdict.Held {
+			continue
+		}
+		last := x.Rounds[len(x.Rounds)-1] // a Held has one
+		for _, w := range s.Witnesses {
+			if !slices.Contains(last.Requires, w.Name) {
+				return fmt.Errorf("reading the evidence %s: %s is held without %s, which has to speak for it by now: run it again", name, x.ID, w.Name)
+			}
+		}
+		for _, c := range last.Accepts {
+			if !slices.Contains(s.Accept, c) {
+				return fmt.Errorf("reading the evidence %s: %s is held by denials of the class %s, which it does not accept by now: run it again", name, x.ID, c)
+			}
+		}
+		if last.AttemptsNeeded < max(s.Attempts, 1) {
+			return fmt.Errorf("reading the evidence %s: %s is held after %d attempts, and needs %d by now: run it again", name, x.ID, last.AttemptsNeeded, s.Attempts)
+		}
+	}
+	return nil
 }
 
 // verdictOf is the cell of one claim: what every report that is asked about it

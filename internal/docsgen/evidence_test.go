@@ -32,14 +32,45 @@ func TestEveryClaimHasAVerdictFromARealRun(t *testing.T) {
 			continue
 		}
 		r := reports[i]
-		assert.Equal(t, p.ID, r.Profile)
-		assert.Equal(t, p.Target, r.Target, "of the profile's own deployment")
-		assert.Empty(t, r.Incomplete)
 		for _, x := range r.Results {
 			_, known := all.Registry.Get(x.ID)
 			assert.True(t, known, "%s: there is no %s any more", p.ID, x.ID)
 		}
 	}
+}
+
+// A report that was made with less than the scenarios ask for by now, or of something
+// else, must not stand in the docs as what holds.
+func TestEvidenceThatIsNoneIsRefused(t *testing.T) {
+	t.Chdir("../..")
+	for name, change := range map[string]func(*report.Report){
+		"of another target":    func(r *report.Report) { r.Target = "mutant-x" },
+		"of another profile":   func(r *report.Report) { r.Profile = "kode-gopher-local" },
+		"of none at all":       func(r *report.Report) { r.Profile = "" },
+		"of no profile's":      func(r *report.Report) { r.Profile = "mine" },
+		"that ended early":     func(r *report.Report) { r.Incomplete = "interrupted" },
+		"with fewer witnesses": func(r *report.Report) { last(r, "playground.default-deny-egress").Requires = nil },
+		"with more denials": func(r *report.Report) {
+			x := last(r, "playground.every-pod")
+			x.Accepts = append(x.Accepts, verdict.Dropped)
+		},
+		"with fewer attempts": func(r *report.Report) { last(r, "playground.default-deny-egress").AttemptsNeeded = 1 },
+	} {
+		r, err := readReport("docs/evidence/playground.json")
+		require.NoError(t, err)
+		require.NoError(t, belongs("playground", r))
+		change(r)
+		assert.Error(t, belongs("playground", r), name)
+	}
+	plan, err := readReport("docs/evidence/plan-gke.json")
+	require.NoError(t, err)
+	assert.NoError(t, belongs("plan-gke", plan))
+}
+
+// last is the last round of a scenario that was held.
+func last(r *report.Report, id string) *report.Round {
+	i := slices.IndexFunc(r.Results, func(x report.Result) bool { return x.ID == id && x.Verdict == verdict.Held })
+	return &r.Results[i].Rounds[len(r.Results[i].Rounds)-1]
 }
 
 func TestWhatAReportQuotesIsNoMarkdown(t *testing.T) {

@@ -64,8 +64,9 @@ func closed(s probe.Site) []string { return append(otherPorts(s), unlisted(s)...
 
 // perimeter accepts HTTP403 alone, which is the front end's refusal: it is
 // reached, and lets nothing through that leaves the perimeter. The range, which
-// stands in for Google's restricted front end, must have turned away what each
-// attempt sent, and have taken what the control sent.
+// stands in for Google's restricted front end, must have taken what the control
+// sent, and nothing that an attempt did. That an attempt came as far as there is
+// the probe's word: one that sent nothing got nothing out either.
 //
 // What is asked is whether a deployment's names lead there, and what can be got
 // out where they do. That Google's own front end guards a perimeter, only Google

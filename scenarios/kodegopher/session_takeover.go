@@ -21,7 +21,7 @@ func sessionTakeover() suite.Scenario {
 		ID:    "kode-gopher.session-takeover",
 		Title: "Speak in another's session",
 		About: "Knows the id of a user's session, as a log or a proxy would tell it, and sends requests with it: as another user, as nobody, and as a page of another site " +
-			"in the user's own browser would. Then tries an id that was not given out. Where callers do not authenticate, the id is all that there is to know, and only the last " +
+			"in the user's own browser would. Then tries an id that was not given out. After that the session must still be the user's. Where callers do not authenticate, the id is all that there is to know, and only the last " +
 			"two are tried. The control is the user's own request with the id.",
 		Claims: []string{"KG-02"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1563", "T1550.004"},
@@ -70,12 +70,15 @@ func takeOver(ctx context.Context, env *suite.APIEnv, s suite.Session) []verdict
 	all = append(all,
 		attempt{"list the tools from a page of another site", speak(http.MethodPost, s.ID(), page)},
 		attempt{"use an id that was not given out", speak(http.MethodPost, "stockade"+env.Nonce, bearer(env, "user1"))})
-	steps := make([]verdict.Step, 0, len(all))
+	steps := make([]verdict.Step, 0, len(all)+1)
 	for _, a := range all {
 		r, err := s.Send(ctx, a.message)
 		steps = append(steps, replied(a.name, r, err))
 	}
-	return steps
+	// A session that is not there, or that one of them has ended after all, would be
+	// refused to everybody.
+	r, err := s.Send(ctx, speak(http.MethodPost, s.ID(), bearer(env, "user1")))
+	return append(steps, mustWork(unknown(replied("list the tools in the own session after all that", r, err))))
 }
 
 // mcpPath is where a server speaks MCP.

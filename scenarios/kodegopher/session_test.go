@@ -802,3 +802,31 @@ func TestASandboxIsToldFromTheOneBeforeItByMoreThanItsName(t *testing.T) {
 		assert.Equal(t, c.class == "", s.OK, name)
 	}
 }
+
+// oneAnswer is a session at a server that says the same to everybody.
+type oneAnswer struct {
+	suite.Session
+	code int
+}
+
+func (oneAnswer) ID() string { return "x" }
+
+func (o oneAnswer) Send(context.Context, suite.Message) (suite.Reply, error) {
+	return suite.Reply{Code: o.code}, nil
+}
+
+func TestASessionThatIsRefusedToItsUserShowsNothing(t *testing.T) {
+	env := newStage(t, weak{}).env
+	for _, code := range []int{http.StatusNotFound, http.StatusUnauthorized} {
+		steps := takeOver(t.Context(), env, oneAnswer{code: code})
+		for _, s := range steps[:len(steps)-1] {
+			assert.False(t, s.OK, s.Name)
+		}
+		assert.Equal(t, verdict.Unknown, steps[len(steps)-1].Class)
+	}
+	s, step := enter(t.Context(), env, "user1")
+	require.Nil(t, step)
+	defer s.Close() //nolint:errcheck // the stage ends
+	steps := takeOver(t.Context(), env, s)
+	assert.True(t, steps[len(steps)-1].OK, steps[len(steps)-1].Detail)
+}

@@ -238,6 +238,11 @@ func TestAFolderIsFullOrItIsNot(t *testing.T) {
 func TestLimitsAreJudged(t *testing.T) {
 	assert.True(t, judgeLimit("x", limit{name: "files", hard: infinite, soft: 5}).OK)
 	assert.Equal(t, verdict.Confined, judgeLimit("x", limit{name: "files", soft: 256, hard: 256}).Class)
+	for _, name := range printed {
+		require.Contains(t, most, name)
+		assert.Equal(t, verdict.Confined, judgeLimit("x", limit{name: name, soft: 0, hard: most[name]}).Class, name)
+		assert.True(t, judgeLimit("x", limit{name: name, soft: 0, hard: most[name] + 1}).OK, "%s: a number that is never met is no limit", name)
+	}
 	assert.Equal(t, verdict.Unknown, judgeLimit("x", limit{name: "files", soft: 3, hard: 2}).Class)
 	assert.Equal(t, verdict.Permission, judgeLimit("x", limit{name: "files", err: syscall.EPERM}).Class)
 	assert.True(t, judgeRaise("x", "files", nil).OK)
@@ -662,11 +667,13 @@ func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
 				admission.Child(p, "metadata")["labels"] = object{"app": "run"}
 				return p
 			}
-			e.Do = cluster{policiesOf("playground"): listOf(c.policies...), "/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies": {Code: 404}}.do
+			e.Do = cluster{policiesOf("playground"): listOf(c.policies...), "/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies": {Code: 404},
+				"/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies": listOf()}.do
 			steps := egressPolicy().Ask(t.Context(), e)
-			require.Len(t, steps, 3)
+			require.Len(t, steps, 4)
+			assert.Equal(t, verdict.Absent, steps[3].Class, steps[3].Detail)
 			some := false
-			for i, s := range steps {
+			for i, s := range steps[:3] {
 				some = some || s.OK
 				assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
 			}
@@ -679,6 +686,9 @@ func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
 	e.Do = cluster{policiesOf("playground"): listOf(deny), policiesOf("playground-system"): listOf(in), cilium: listOf(policy("more", object{}))}.do
 	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[2].Class, "what this suite cannot read is not held")
 	assert.True(t, egressPolicy().AskControl(t.Context(), e)[0].OK)
+	e.Do = cluster{policiesOf("playground"): listOf(deny), cilium: listOf(), "/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies": listOf(policy("all", object{}))}.do
+	assert.Equal(t, verdict.Absent, egressPolicy().Ask(t.Context(), e)[2].Class)
+	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[3].Class, "nor is one of the whole cluster's")
 	e.Do = cluster{policiesOf("playground-system"): listOf(deny), cilium: listOf()}.do
 	assert.False(t, egressPolicy().AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
 	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[0].Class, "what may not be read")

@@ -23,6 +23,7 @@ func egressPolicy() suite.Scenario {
 		ID:    "playground.egress-policy",
 		Title: "Find a network policy that lets a run out",
 		About: "Reads the network policies of the playground: one has to select every Pod and allow no egress, and no other may allow any to a run. " +
+			"Where there is one of Cilium's own, of the namespace or of the whole cluster, nothing is concluded. " +
 			"The control finds, by the same reading, the rule that lets callers in to the execution service.",
 		Claims: []string{"PG-03"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1562.007"},
@@ -35,7 +36,9 @@ func egressPolicy() suite.Scenario {
 			}
 			meta, _ := env.Pod()["metadata"].(object)
 			labels, _ := meta["labels"].(object)
-			return []verdict.Step{judgeDefaultDeny(policies), judgeEgress(name, policies, labels), cilium(ctx, env)}
+			return []verdict.Step{judgeDefaultDeny(policies), judgeEgress(name, policies, labels),
+				cilium(ctx, env, "find a policy of Cilium's own", "namespaces/"+env.Namespace+"/ciliumnetworkpolicies"),
+				cilium(ctx, env, "find a policy of Cilium's for every namespace", "ciliumclusterwidenetworkpolicies")}
 		},
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			const name = "find the policy that lets callers in to the service"
@@ -149,12 +152,11 @@ func judgeIngress(name string, policies []object) verdict.Step {
 	return verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("none of %d policies is one", len(policies))}
 }
 
-// cilium looks for policies of Cilium's own kind, which add up with the others.
-// One in the playground is nothing that this suite could read; a cluster without
-// that kind has none.
-func cilium(ctx context.Context, env *suite.APIEnv) verdict.Step {
-	const name = "find a policy of Cilium's own"
-	path := "/apis/cilium.io/v2/namespaces/" + env.Namespace + "/ciliumnetworkpolicies"
+// cilium looks for policies of a kind of Cilium's own, which add up with the others.
+// One of them is nothing that this suite could read; a cluster without that kind has
+// none.
+func cilium(ctx context.Context, env *suite.APIEnv, name, resource string) verdict.Step {
+	path := "/apis/cilium.io/v2/" + resource
 	answer, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: path})
 	if err == nil && answer.Code == http.StatusNotFound {
 		return verdict.Step{Name: name, Class: verdict.Absent, Detail: "the cluster does not have the kind"}

@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -33,6 +34,9 @@ type nothing struct{}
 
 func (nothing) Take(context.Context, string) (*sandboxes.Sandbox, error) {
 	return nil, sandboxes.ErrTooMany
+}
+func (nothing) Locate(context.Context, *sandboxes.Sandbox) ([]netip.Addr, error) {
+	return nil, sandboxes.ErrLost
 }
 func (nothing) Renew(context.Context, *sandboxes.Sandbox) error   { return nil }
 func (nothing) Release(context.Context, *sandboxes.Sandbox) error { return nil }

@@ -25,6 +25,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/stockade-dev/stockade/workloads/gateway"
 	"github.com/stockade-dev/stockade/workloads/gateway/auth"
@@ -523,6 +524,47 @@ func TestNoIdentityStaysForAnAnswerThatWasLost(t *testing.T) {
 			require.NoError(t, session.Close())
 		})
 	}
+}
+
+// An identity is an address's: it must be the one that the sandbox has now, and none
+// where its Pod has ended and the address may be another session's.
+func TestAnIdentityIsGivenToWhereTheSandboxIsNow(t *testing.T) {
+	var mu sync.Mutex
+	last := ""
+	s := newSystem(t, cannedRunner(0, func(name string, q wire.Request) (int, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		last = name
+		text, _ := json.Marshal(wire.Result{Run: q.Run, Build: wire.Build{OK: true}, Started: true})
+		return http.StatusOK, string(text)
+	}))
+	d := &deaf{Client: s.control}
+	s.identities = d
+	url, _ := s.replica("a")
+	session := s.mustConnect(url, "")
+	run := func() error {
+		_, err := call(t.Context(), session, gateway.Input{Code: "x"})
+		return err
+	}
+	require.NoError(t, run())
+	require.Len(t, d.began, 1)
+	first := last
+	moved := map[string]any{"podIPs": []any{"10.98.0.1"}}
+	s.cluster.ChangeBox(first, func(o *unstructured.Unstructured) { o.Object["status"] = moved })
+	require.ErrorContains(t, run(), "sandbox was lost", "nobody is there in this test")
+	require.Len(t, d.began, 2)
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.98.0.1")}, d.began[1].Addrs)
+
+	require.NoError(t, run(), "it has another one")
+	require.Len(t, d.began, 3)
+	assert.NotEqual(t, first, last)
+	s.cluster.ChangeBox(last, func(o *unstructured.Unstructured) {
+		o.Object["status"] = map[string]any{"podIPs": []any{"10.98.0.2"}, "conditions": []any{map[string]any{"type": "Finished", "status": "True"}}}
+	})
+	require.ErrorContains(t, run(), "sandbox was lost")
+	assert.Len(t, d.began, 3, "no identity for an address that may be another's")
+	require.NoError(t, run())
+	require.NoError(t, session.Close())
 }
 
 func TestASandboxThatIsLostIsReplaced(t *testing.T) {

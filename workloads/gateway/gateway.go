@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // Pool gives sandboxes and takes them back: [sandboxes.Manager].
 type Pool interface {
 	Take(ctx context.Context, user string) (*sandboxes.Sandbox, error)
+	Locate(ctx context.Context, b *sandboxes.Sandbox) ([]netip.Addr, error)
 	Renew(ctx context.Context, b *sandboxes.Sandbox) error
 	Release(ctx context.Context, b *sandboxes.Sandbox) error
 	Collect(ctx context.Context) (int, error)

@@ -183,9 +183,18 @@ func (s *session) run(ctx context.Context, q wire.Request) (wire.Result, error) 
 		return wire.Result{}, err
 	}
 	if i := s.g.o.Identities; i != nil {
+		// Looked up anew each time: an identity is given to an address.
+		addrs, err := s.g.o.Pool.Locate(ctx, b)
+		if errors.Is(err, sandboxes.ErrLost) {
+			s.drop(b)
+			return wire.Result{}, fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		if err != nil {
+			return wire.Result{}, err
+		}
 		// Before it is asked for: an answer that is lost may be of a run that began.
 		defer s.disown(ctx, i, q.Run)
-		if err := i.Begin(ctx, metadata.Run{ID: q.Run, Addrs: b.Addrs, Seconds: int(callTimeout.Seconds())}); err != nil {
+		if err := i.Begin(ctx, metadata.Run{ID: q.Run, Addrs: addrs, Seconds: int(callTimeout.Seconds())}); err != nil {
 			return wire.Result{}, err
 		}
 	}

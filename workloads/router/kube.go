@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,12 @@ func (k Kube) Resolve(ctx context.Context, t Target) (netip.Addr, error) {
 	if owner == nil || owner.Kind != "SandboxClaim" || s.GetDeletionTimestamp() != nil || t.UID != "" && string(s.GetUID()) != t.UID {
 		return netip.Addr{}, ErrNotFound
 	}
+	// The Pod of one that has ended (evicted, say, which its program can bring about)
+	// keeps its address in the API, while the network may have given it to another
+	// session's.
+	if finished(s) {
+		return netip.Addr{}, ErrNotFound
+	}
 	ips, _, _ := unstructured.NestedStringSlice(s.Object, "status", "podIPs")
 	for _, ip := range ips {
 		if addr, err := netip.ParseAddr(ip); err == nil {
@@ -42,4 +49,13 @@ func (k Kube) Resolve(ctx context.Context, t Target) (netip.Addr, error) {
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("finding a sandbox: %s has no address yet", t.ID)
+}
+
+// finished tells whether a Sandbox's Pod has come to its end.
+func finished(s *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(s.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, ok := c.(map[string]any)
+		return ok && m["type"] == "Finished" && m["status"] == "True"
+	})
 }

@@ -28,7 +28,16 @@ func TestOnlyAClaimedSandboxOfTheRightUIDIsFound(t *testing.T) {
 		"bare":   object("bare", map[string]any{}, "10.0.0.9"),
 		"going":  object("going", map[string]any{"ownerReferences": []any{controller}, "deletionTimestamp": "2026-01-01T00:00:00Z"}, "10.0.0.9"),
 		"new":    object("new", map[string]any{"ownerReferences": []any{controller}}),
+		"ended":  object("ended", map[string]any{"ownerReferences": []any{controller}}, "10.0.0.10"),
+		"busy":   object("busy", map[string]any{"ownerReferences": []any{controller}}, "10.0.0.11"),
 	}
+	conditions := func(name, kind, status string) {
+		objects[name]["status"].(map[string]any)["conditions"] = []any{map[string]any{"type": "Other", "status": "True"}, map[string]any{"type": kind, "status": status}}
+	}
+	// Its address may be another session's by now.
+	conditions("ended", "Finished", "True")
+	// A runner that builds something may be slow to say that it is ready.
+	conditions("busy", "Ready", "False")
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, ok := strings.CutPrefix(r.URL.Path, "/apis/agents.x-k8s.io/v1beta1/namespaces/ns/sandboxes/")
 		w.Header().Set("Content-Type", "application/json")
@@ -52,7 +61,10 @@ func TestOnlyAClaimedSandboxOfTheRightUIDIsFound(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "10.0.0.7", addr)
 	}
-	for _, id := range []string{"pooled", "bare", "going", "nobody"} {
+	addr, err := resolve("busy", "u-1")
+	require.NoError(t, err)
+	assert.Equal(t, "10.0.0.11", addr)
+	for _, id := range []string{"pooled", "bare", "going", "ended", "nobody"} {
 		_, err := resolve(id, "u-1")
 		assert.ErrorIs(t, err, ErrNotFound, id)
 	}

@@ -107,8 +107,12 @@ func (c Command) Run(ctx context.Context, home string, line func(string), args .
 	}
 	// Ending it is done below: the end of a context would kill at once.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
+	// Without a home the command's default is meant, where a cluster was made that
+	// names none, and not what the variable says in this shell: `down` removes
+	// whatever stands there.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, homeEnv+"=") })
 	if home != "" {
-		cmd.Env = append(os.Environ(), "STOCKADE_HOME="+home)
+		cmd.Env = append(cmd.Env, homeEnv+"="+home)
 	}
 	out := &limited{}
 	diag := &lines{emit: line}

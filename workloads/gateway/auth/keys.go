@@ -25,12 +25,15 @@ type KeySet = oidc.KeySet
 // symmetric one a public key would sign.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
-// How often a signer is asked for its keys at most, and how long it is left
-// alone when it did not answer. Signers publish a key long before they use it.
+// How often a signer is asked for its keys at most, how old they may be before it is
+// asked again, and how long it is left alone when it did not answer. Signers publish
+// a key long before they use it, and take one back that is known to others.
 const (
 	fetchEvery   = time.Minute
+	maxAge       = time.Hour
 	fetchRetry   = 10 * time.Second
 	fetchTimeout = 10 * time.Second
+	freshWait    = time.Second // for an answer whether a known key is still one
 )
 
 // RemoteKeys are the keys that a signer publishes. Anybody can send a token, so
@@ -45,6 +48,7 @@ type RemoteKeys struct {
 	mu   sync.Mutex
 	keys []jose.JSONWebKey
 	next time.Time // not asked before
+	old  time.Time // the keys are, from then on
 	err  error     // of the last time
 }
 
@@ -78,16 +82,28 @@ func (r *RemoteKeys) VerifySignature(ctx context.Context, token string) ([]byte,
 
 // named returns the keys of a name, at least one.
 func (r *RemoteKeys) named(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
-	if keys := r.known(id); len(keys) > 0 {
-		return keys, nil
+	was := r.known(id)
+	if len(was) > 0 && !r.stale() {
+		return was, nil
 	}
 	// Whoever came first may leave, and the others still want to know.
 	flight := r.flight.DoChan("", func() (any, error) { return nil, r.refresh(context.WithoutCancel(ctx)) })
+	var enough <-chan time.Time // for who has a key already
+	if len(was) > 0 {
+		t := time.NewTimer(freshWait)
+		defer t.Stop()
+		enough = t.C
+	}
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	case <-enough:
+		return was, nil
 	case done := <-flight:
-		if done.Err != nil {
+		switch {
+		case done.Err != nil && len(was) > 0:
+			return was, nil // see refresh
+		case done.Err != nil:
 			return nil, done.Err
 		}
 	}
@@ -102,6 +118,12 @@ func (r *RemoteKeys) known(id string) []jose.JSONWebKey {
 	defer r.mu.Unlock()
 	set := jose.JSONWebKeySet{Keys: r.keys}
 	return set.Key(id)
+}
+
+func (r *RemoteKeys) stale() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.now().Before(r.old)
 }
 
 // refresh asks the signer if it is time to. A signer that does not answer costs
@@ -121,7 +143,7 @@ func (r *RemoteKeys) refresh(ctx context.Context) error {
 		r.next = r.now().Add(fetchRetry)
 		return err
 	}
-	r.keys, r.next = keys, r.now().Add(fetchEvery)
+	r.keys, r.next, r.old = keys, r.now().Add(fetchEvery), r.now().Add(maxAge)
 	return nil
 }
 

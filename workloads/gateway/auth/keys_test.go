@@ -117,6 +117,41 @@ func TestNoTokenMakesTheServerAskForKeysAgainAndAgain(t *testing.T) {
 	assert.EqualValues(t, 3, p.asked.Load())
 }
 
+// A key that the signer has taken back is in somebody else's hands.
+func TestAKeyThatTheSignerTookBackIsNotTakenForLong(t *testing.T) {
+	p := publish(t, "k1")
+	ask := func() error {
+		_, err := p.Verify(t.Context(), by(t, "k1"))
+		return err
+	}
+	require.NoError(t, ask())
+	p.publish(t, "k2")
+	p.now = p.now.Add(maxAge - time.Second)
+	require.NoError(t, ask())
+	require.EqualValues(t, 1, p.asked.Load())
+	// A signer that does not answer takes nothing back.
+	set := p.set
+	p.answer(http.StatusServiceUnavailable, "")
+	p.now = p.now.Add(time.Second)
+	require.NoError(t, ask())
+	require.NoError(t, ask())
+	require.EqualValues(t, 2, p.asked.Load())
+	// Nor does one that hangs, and nobody waits for it for long.
+	p.answer(http.StatusOK, set)
+	p.now = p.now.Add(fetchRetry)
+	p.mu.Lock()
+	p.wait = make(chan struct{})
+	p.mu.Unlock()
+	require.NoError(t, ask())
+	close(p.wait)
+	require.Eventually(t, func() bool { return !p.keys.stale() }, 10*time.Second, time.Millisecond)
+	require.ErrorIs(t, ask(), ErrInvalid)
+	require.ErrorIs(t, ask(), ErrInvalid)
+	require.EqualValues(t, 3, p.asked.Load())
+	_, err := p.Verify(t.Context(), by(t, "k2"))
+	require.NoError(t, err)
+}
+
 func TestTokensOfWrongFormAskNobody(t *testing.T) {
 	p := publish(t, "k1")
 	for _, token := range []string{

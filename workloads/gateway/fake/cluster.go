@@ -165,6 +165,14 @@ func (c *Cluster) Change(claim string, edit func(*unstructured.Unstructured)) {
 	edit(c.claims[claim])
 }
 
+// ChangeBox edits what the API server says of a Sandbox; where its Pod is, Dial still
+// goes by the address that it had.
+func (c *Cluster) ChangeBox(pod string, edit func(*unstructured.Unstructured)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	edit(c.boxes[pod].object)
+}
+
 func (c *Cluster) end(b *box) {
 	b.server.CloseClientConnections()
 	b.server.Close()

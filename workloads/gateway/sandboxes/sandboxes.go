@@ -86,7 +86,7 @@ type Options struct {
 type Sandbox struct {
 	Name string // of the Sandbox object
 	UID  string // of the Sandbox object: a later one of the same name is another
-	// Addrs are the Pod's addresses.
+	// Addrs were the Pod's addresses when it was taken; see [Manager.Locate].
 	Addrs []netip.Addr
 
 	claim string
@@ -339,7 +339,7 @@ func (m *Manager) look(ctx context.Context, name string, uid types.UID) (*Sandbo
 	if err != nil {
 		return nil, err
 	}
-	if !ready(claim) {
+	if !condition(claim, "Ready") {
 		return nil, errors.New("it is not ready")
 	}
 	box, _, _ := unstructured.NestedString(claim.Object, "status", "sandbox", "name")
@@ -353,23 +353,48 @@ func (m *Manager) look(ctx context.Context, name string, uid types.UID) (*Sandbo
 	if owner := metav1.GetControllerOf(sandbox); owner == nil || owner.UID != uid {
 		return nil, errors.New("the Sandbox that it names is not its own")
 	}
-	got := &Sandbox{Name: box, UID: string(sandbox.GetUID()), claim: name, uid: uid}
-	ips, _, _ := unstructured.NestedStringSlice(sandbox.Object, "status", "podIPs")
-	for _, ip := range ips {
-		if addr, err := netip.ParseAddr(ip); err == nil {
-			got.Addrs = append(got.Addrs, addr)
-		}
-	}
+	got := &Sandbox{Name: box, UID: string(sandbox.GetUID()), Addrs: addresses(sandbox), claim: name, uid: uid}
 	if len(got.Addrs) == 0 {
-		return nil, errors.New("its Pod has no address yet")
+		return nil, errNoAddress
 	}
 	return got, nil
 }
 
-func ready(claim *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(claim.Object, "status", "conditions")
+var errNoAddress = errors.New("its Pod has no address yet")
+
+func addresses(sandbox *unstructured.Unstructured) (out []netip.Addr) {
+	ips, _, _ := unstructured.NestedStringSlice(sandbox.Object, "status", "podIPs")
+	for _, ip := range ips {
+		if addr, err := netip.ParseAddr(ip); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
+}
+
+// Locate returns the addresses that a sandbox has now: its Pod may be another one by
+// now, and who has the old one's address another session. [ErrLost] means that there
+// is none, or that its Pod has ended, whose address the API still names.
+func (m *Manager) Locate(ctx context.Context, b *Sandbox) ([]netip.Addr, error) {
+	sandbox, err := m.o.Keep.Resource(Boxes).Namespace(m.o.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && (string(sandbox.GetUID()) != b.UID || sandbox.GetDeletionTimestamp() != nil || condition(sandbox, "Finished")) {
+		return nil, ErrLost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locating a sandbox: %w", err)
+	}
+	addrs := addresses(sandbox)
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("locating a sandbox: %w", errNoAddress)
+	}
+	return addrs, nil
+}
+
+// condition tells whether an object's status says yes to a condition.
+func condition(o *unstructured.Unstructured, kind string) bool {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, c := range conditions {
-		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
+		if c, ok := c.(map[string]any); ok && c["type"] == kind {
 			return c["status"] == "True"
 		}
 	}

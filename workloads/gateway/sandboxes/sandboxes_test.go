@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,41 @@ func TestEachSessionHasASandboxOfItsOwn(t *testing.T) {
 		require.NoError(t, m.Release(t.Context(), b))
 	}
 	empty(t, c)
+}
+
+// An address that a sandbox had is another session's by now.
+func TestASandboxIsLocatedWhereItIsNow(t *testing.T) {
+	c := fake.New(t)
+	m := manager(t, c, "a", nil)
+	b := take(t, m, "u")
+	addrs, err := m.Locate(t.Context(), b)
+	require.NoError(t, err)
+	assert.Equal(t, b.Addrs, addrs)
+	status := func(value map[string]any) {
+		c.ChangeBox(b.Name, func(o *unstructured.Unstructured) { o.Object["status"] = value })
+	}
+	status(map[string]any{"podIPs": []any{"10.98.0.1", "fd00::1"}})
+	addrs, err = m.Locate(t.Context(), b)
+	require.NoError(t, err)
+	assert.Equal(t, []netip.Addr{netip.MustParseAddr("10.98.0.1"), netip.MustParseAddr("fd00::1")}, addrs)
+	status(map[string]any{})
+	_, err = m.Locate(t.Context(), b)
+	require.ErrorContains(t, err, "no address yet")
+	require.NotErrorIs(t, err, sandboxes.ErrLost)
+	status(map[string]any{"podIPs": []any{"10.98.0.1"}, "conditions": []any{map[string]any{"type": "Finished", "status": "True"}}})
+	_, err = m.Locate(t.Context(), b)
+	require.ErrorIs(t, err, sandboxes.ErrLost)
+	c.SetDown(true)
+	_, err = m.Locate(t.Context(), b)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, sandboxes.ErrLost)
+	c.SetDown(false)
+	c.ChangeBox(b.Name, func(o *unstructured.Unstructured) { o.SetUID("another") })
+	_, err = m.Locate(t.Context(), b)
+	require.ErrorIs(t, err, sandboxes.ErrLost)
+	c.Kill(b.Name)
+	_, err = m.Locate(t.Context(), b)
+	require.ErrorIs(t, err, sandboxes.ErrLost)
 }
 
 func TestTheThirdSandboxIsRefused(t *testing.T) {
