@@ -4,6 +4,8 @@ package overlays
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"path"
@@ -207,6 +209,24 @@ func loadMutant(id string) (Mutant, error) {
 	_, err = fs.Stat(files, path.Join("mutants", id, systemFolder))
 	m.OwnService = err == nil
 	return m, m.check(id)
+}
+
+// Digest stands for all that the mutant is made of here, in hex. What it weakens, the
+// base, is not part of it.
+func (m Mutant) Digest() (string, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(files, path.Join("mutants", m.ID), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading mutant %s: %w", m.ID, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
 // systemFolder is where a mutant has the overlay of its own execution service.

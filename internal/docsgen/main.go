@@ -1,19 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command docsgen writes the generated part of docs: a page for each scenario
-// and each command, the lists of claims and mutants, and the report's JSON schema. It runs
-// in the root of the checkout: `make docs`. A test holds docs in step with the
-// declarations.
+// and each command, the lists of claims and mutants, the kill matrix, and the report's
+// JSON schema. It runs in the root of the checkout: `make docs`. A test holds docs in step
+// with the declarations.
+//
+// With the paths of reports of `stockade prove`, made by this checkout, it writes down
+// first what they have killed:
+//
+//	go run ./internal/docsgen out/prove.json
 package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 func main() {
-	if err := write("docs"); err != nil {
+	err := addKills(os.Args[1:])
+	if err == nil {
+		err = write("docs")
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "docsgen:", err)
 		os.Exit(1)
 	}
@@ -49,6 +63,13 @@ func generate() (map[string]string, error) {
 	files := map[string]string{}
 	mutants, err := mutantPages(files)
 	if err != nil {
+		return nil, err
+	}
+	kills, err := readKills()
+	if err != nil {
+		return nil, err
+	}
+	if files["matrix.md"], err = matrixPage(slices.SortedFunc(maps.Values(mutants), func(a, b overlays.Mutant) int { return strings.Compare(a.ID, b.ID) }), kills); err != nil {
 		return nil, err
 	}
 	scenarioPages(files, mutants)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,12 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/cli"
+	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
@@ -179,30 +181,51 @@ func assertCommand(t *testing.T, root *cobra.Command, words []string, path strin
 	}
 }
 
-// The matrix is put together by hand from reports, so that it can say of a cell
-// that is not declared any more that it was seen, and leave out a new one.
-func TestTheMatrixHasEveryCellOnce(t *testing.T) {
-	t.Chdir("../..")
-	text, err := os.ReadFile("docs/matrix.md")
-	require.NoError(t, err)
+func TestEveryCellOfTheMatrixIsInOnePlace(t *testing.T) {
+	as := func(m overlays.Mutant) string {
+		d, err := m.Digest()
+		require.NoError(t, err)
+		return d
+	}
 	mutants, err := overlays.LoadMutants()
 	require.NoError(t, err)
-	var declared []string
-	for _, m := range mutants {
-		for _, s := range m.Kills {
-			declared = append(declared, m.ID+" "+s)
-		}
+	mutants = mutants[:3]
+	at := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	page, err := matrixPage(mutants, []kill{
+		{Mutant: mutants[0].ID, Scenario: mutants[0].Kills[0], Seen: at, As: as(mutants[0])},
+		{Mutant: mutants[1].ID, Scenario: mutants[1].Kills[0], Seen: at, As: "another"},
+		{Mutant: "gone", Scenario: "kernel.gone", Seen: at},
+	})
+	require.NoError(t, err)
+	assert.Contains(t, page, "3 cells are declared, and 2 of them were seen.")
+	assert.NotContains(t, page, "gone")
+	order := []string{"Not seen yet", mutants[2].ID, "Seen as they are", mutants[0].ID, "2026-01-02 03:04", "changed since", mutants[1].ID}
+	rest := page
+	for _, word := range order {
+		_, after, found := strings.Cut(rest, word)
+		require.True(t, found, "%q in %s", word, page)
+		rest = after
 	}
-	var seen, open []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| \\[([a-z0-9.-]+)\\]").FindAllStringSubmatch(string(text), -1) {
-		seen = append(seen, m[1]+" "+m[2])
+}
+
+func TestAReportOfMutantsIsWrittenDown(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	m := mutants[0]
+	as, err := m.Digest()
+	require.NoError(t, err)
+	early, late := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 1, 2, 0, 0, 59, 0, time.UTC)
+	of := func(at time.Time, fate runner.Fate) *report.Report {
+		return &report.Report{Ended: at, Mutants: []report.Mutant{{ID: m.ID, Scenario: "a.b", Fate: fate}, {ID: "of-another-checkout", Scenario: "a.b", Fate: runner.Killed}}}
 	}
-	for _, m := range regexp.MustCompile("(?m)^- `([a-z0-9-]+)` by ([a-z0-9.-]+)$").FindAllStringSubmatch(string(text), -1) {
-		open = append(open, m[1]+" "+m[2])
+	add := func(to []kill, r *report.Report) []kill {
+		to, err := merge(to, mutants, r)
+		require.NoError(t, err)
+		return to
 	}
-	assert.ElementsMatch(t, declared, append(slices.Clone(seen), open...), "a new cell belongs under those not seen yet")
-	counts := fmt.Sprintf("%d cells are declared, and %d of them were seen.", len(declared), len(seen))
-	if !strings.Contains(string(text), counts) {
-		t.Error("it has to say: " + counts)
-	}
+	seen := add(nil, of(late, runner.Killed))
+	assert.Equal(t, []kill{{m.ID, "a.b", late.Truncate(time.Minute), as}}, seen)
+	assert.Equal(t, seen, add(slices.Clone(seen), of(early, runner.Survived)), "an older report says nothing new")
+	assert.Empty(t, add(slices.Clone(seen), of(late.Add(time.Hour), runner.Survived)), "what survives later is not killed")
+	assert.Len(t, add(slices.Clone(seen), of(late.Add(time.Hour), runner.Killed)), 1)
 }
