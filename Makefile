@@ -93,11 +93,11 @@ FAULTS ?= -skip 'TestASecondUpdateFinishesWhatAFaultStopped/^(gke|gke-autopilot)
 
 .PHONY: test-pulumi
 test-pulumi: pulumi ## Run the stacks for Google Cloud and the local provider by the real engine, against stand-ins
-	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 20m -tags pulumi $(FAULTS) ./stacks/enginetest/... ./infra/kind/provider/... ./infra/kube/kubetest/...
+	STOCKADE_PULUMI="$$($(STOCKADE) pulumi --which)" go test -vet=off -count=1 -timeout 40m -tags pulumi $(FAULTS) ./stacks/enginetest/... ./infra/kind/provider/... ./infra/kube/kubetest/...
 
 .PHONY: test-dev
 test-dev: pulumi ## Run the stack dev through its whole life, as root; ends with nothing left
-	go test -count=1 -timeout 30m -tags 'pulumi cluster' ./stacks/devtest/...
+	go test -count=1 -timeout 45m -tags 'pulumi cluster' ./stacks/devtest/...
 
 .PHONY: mutate-gke
 mutate-gke: ## Remove one input of infra/gke after the other; the unit tests have to notice
