@@ -114,7 +114,11 @@ func (s devSettings) place() (*cluster.Args, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := &cluster.Args{Profiles: pulumi.ToStringArray(s.Profiles), Programs: pulumi.ToStringArray(last.Archives)}
+	profiles := s.Profiles
+	if len(profiles) == 0 {
+		profiles = []string{overlays.DefaultProfile} // to say so is no change
+	}
+	args := &cluster.Args{Profiles: pulumi.ToStringArray(profiles), Programs: pulumi.ToStringArray(last.Archives)}
 	if last.NodeTag != "" {
 		args.Inputs = pulumi.String(last.NodeTag)
 	}
