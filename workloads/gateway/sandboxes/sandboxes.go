@@ -353,7 +353,7 @@ func (m *Manager) look(ctx context.Context, name string, uid types.UID) (*Sandbo
 	if owner := metav1.GetControllerOf(sandbox); owner == nil || owner.UID != uid {
 		return nil, errors.New("the Sandbox that it names is not its own")
 	}
-	got := &Sandbox{Name: box, UID: string(sandbox.GetUID()), Addrs: addresses(sandbox), claim: name, uid: uid}
+	got := &Sandbox{Name: box, UID: string(sandbox.GetUID()), Addrs: Addresses(sandbox), claim: name, uid: uid}
 	if len(got.Addrs) == 0 {
 		return nil, errNoAddress
 	}
@@ -362,7 +362,8 @@ func (m *Manager) look(ctx context.Context, name string, uid types.UID) (*Sandbo
 
 var errNoAddress = errors.New("its Pod has no address yet")
 
-func addresses(sandbox *unstructured.Unstructured) (out []netip.Addr) {
+// Addresses are those that the API names for a Sandbox's Pod. See [Ended].
+func Addresses(sandbox *unstructured.Unstructured) (out []netip.Addr) {
 	ips, _, _ := unstructured.NestedStringSlice(sandbox.Object, "status", "podIPs")
 	for _, ip := range ips {
 		if addr, err := netip.ParseAddr(ip); err == nil {
@@ -374,21 +375,26 @@ func addresses(sandbox *unstructured.Unstructured) (out []netip.Addr) {
 
 // Locate returns the addresses that a sandbox has now: its Pod may be another one by
 // now, and who has the old one's address another session. [ErrLost] means that there
-// is none, or that its Pod has ended, whose address the API still names.
+// is none, or that its Pod has ended.
 func (m *Manager) Locate(ctx context.Context, b *Sandbox) ([]netip.Addr, error) {
 	sandbox, err := m.o.Keep.Resource(Boxes).Namespace(m.o.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && (string(sandbox.GetUID()) != b.UID || sandbox.GetDeletionTimestamp() != nil || condition(sandbox, "Finished")) {
+	if apierrors.IsNotFound(err) || err == nil && (string(sandbox.GetUID()) != b.UID || sandbox.GetDeletionTimestamp() != nil || Ended(sandbox)) {
 		return nil, ErrLost
 	}
 	if err != nil {
 		return nil, fmt.Errorf("locating a sandbox: %w", err)
 	}
-	addrs := addresses(sandbox)
+	addrs := Addresses(sandbox)
 	if len(addrs) == 0 {
 		return nil, fmt.Errorf("locating a sandbox: %w", errNoAddress)
 	}
 	return addrs, nil
 }
+
+// Ended tells whether a Sandbox's Pod has come to its end (evicted, say, which its
+// program can bring about). It keeps its address in the API, while the network may have
+// given it to another session's.
+func Ended(sandbox *unstructured.Unstructured) bool { return condition(sandbox, "Finished") }
 
 // condition tells whether an object's status says yes to a condition.
 func condition(o *unstructured.Unstructured, kind string) bool {
