@@ -100,10 +100,8 @@ func (r *RemoteKeys) named(ctx context.Context, id string) ([]jose.JSONWebKey, e
 	case <-enough:
 		return was, nil
 	case done := <-flight:
-		switch {
-		case done.Err != nil && len(was) > 0:
-			return was, nil // see refresh
-		case done.Err != nil:
+		// It leaves the keys as they are, and who has one goes on below.
+		if done.Err != nil && len(was) == 0 {
 			return nil, done.Err
 		}
 	}
