@@ -176,7 +176,7 @@ func word(x report.Result) string {
 // linkOf leads to the page of a scenario; a rule has none.
 func linkOf(id string) string {
 	if _, ok := all.Registry.Get(id); ok {
-		return links([]string{id})
+		return link(id)
 	}
 	return "`" + id + "`"
 }

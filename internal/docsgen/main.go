@@ -13,11 +13,8 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/stockade-dev/stockade/overlays"
 )
@@ -61,7 +58,7 @@ func write(docs string) error {
 // generate returns every generated file by its path below docs.
 func generate() (map[string]string, error) {
 	files := map[string]string{}
-	mutants, err := mutantPages(files)
+	mutants, err := overlays.LoadMutants()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +66,8 @@ func generate() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if files["matrix.md"], err = matrixPage(slices.SortedFunc(maps.Values(mutants), func(a, b overlays.Mutant) int { return strings.Compare(a.ID, b.ID) }), kills); err != nil {
+	files["mutants.md"] = mutantsPage(mutants)
+	if files["matrix.md"], err = matrixPage(mutants, kills); err != nil {
 		return nil, err
 	}
 	scenarioPages(files, mutants)

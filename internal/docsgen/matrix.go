@@ -92,16 +92,16 @@ func merge(kills []kill, mutants []overlays.Mutant, r *report.Report) ([]kill, e
 		if err != nil {
 			return nil, err
 		}
-		new := kill{Mutant: m.ID, Scenario: m.Scenario, Seen: r.Ended.UTC().Truncate(time.Minute), As: as}
-		was := slices.IndexFunc(kills, func(k kill) bool { return k.cell() == new.cell() })
-		if was >= 0 && kills[was].Seen.After(new.Seen) {
+		now := kill{Mutant: m.ID, Scenario: m.Scenario, Seen: r.Ended.UTC().Truncate(time.Minute), As: as}
+		was := slices.IndexFunc(kills, func(k kill) bool { return k.cell() == now.cell() })
+		if was >= 0 && kills[was].Seen.After(now.Seen) {
 			continue
 		}
 		if was >= 0 {
 			kills = slices.Delete(kills, was, was+1)
 		}
 		if m.Fate == runner.Killed {
-			kills = append(kills, new)
+			kills = append(kills, now)
 		}
 	}
 	slices.SortFunc(kills, func(a, b kill) int { return strings.Compare(a.cell(), b.cell()) })
@@ -125,7 +125,7 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 			declared++
 			k, ok := last[m.ID+" "+s]
 			if !ok {
-				fmt.Fprintf(&open, "- `%s` by [%s](scenarios/%s.md)\n", m.ID, s, s)
+				fmt.Fprintf(&open, "- `%s` by %s\n", m.ID, link(s))
 				continue
 			}
 			counted++
@@ -133,7 +133,7 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 			if k.As != as {
 				to = &changed
 			}
-			fmt.Fprintf(to, "| `%s` | [%s](scenarios/%s.md) | %s |\n", m.ID, s, s, k.Seen.Format("2006-01-02 15:04"))
+			fmt.Fprintf(to, "| `%s` | %s | %s |\n", m.ID, link(s), k.Seen.Format("2006-01-02 15:04"))
 		}
 	}
 	var b strings.Builder
