@@ -419,7 +419,9 @@ func (l clusterLayer) Up(ctx context.Context, up UpOptions, rep *progress.Report
 	if err != nil {
 		return err
 	}
-	images.Archives = images.ArchivesOf(names)
+	if images.Archives, err = images.ArchivesOf(names); err != nil {
+		return err
+	}
 	return kind.Up(ctx, o, images, rep)
 }
 

@@ -97,15 +97,12 @@ func archiveLayers(path string) ([]string, error) {
 	return digests, nil
 }
 
-// ArchiveNames lists the names of the images in a docker archive of ours.
+// ArchiveNames lists the names of the images in a finished docker archive of ours. It
+// reads the record: the archive has its own list at its end, hundreds of megabytes away.
 func ArchiveNames(path string) ([]string, error) {
-	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(path) })
-	if err != nil {
-		return nil, fmt.Errorf("reading the images of %s: %w", filepath.Base(path), err)
+	r, ok := archive{path}.load()
+	if !ok {
+		return nil, fmt.Errorf("reading the images of %s: it is not finished; `stockade images build` makes it again", filepath.Base(path))
 	}
-	var names []string
-	for _, image := range manifest {
-		names = append(names, image.RepoTags...)
-	}
-	return names, nil
+	return r.Names, nil
 }

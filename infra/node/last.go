@@ -42,9 +42,6 @@ func LastBuild(home string) (l Last, err error) {
 
 // record writes what Build returns.
 func (b *builder) record(images Images) error {
-	if images.NodeTag == "" {
-		return nil
-	}
 	l := Last{NodeTag: images.NodeTag}
 	for _, a := range images.Archives {
 		l.Archives = append(l.Archives, filepath.Base(a))

@@ -43,16 +43,21 @@ type Images struct {
 	KubernetesVersion string
 
 	tools map[string]string
-	// named has the images of each of the Archives, by full names.
-	named map[string][]string
 }
 
 // ArchivesOf returns those of the Archives that have one of the images, by full
 // names.
-func (i Images) ArchivesOf(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(i.Archives), func(archive string) bool {
-		return !slices.ContainsFunc(i.named[archive], func(name string) bool { return slices.Contains(names, name) })
-	})
+func (i Images) ArchivesOf(names []string) (out []string, err error) {
+	for _, archive := range i.Archives {
+		has, err := ArchiveNames(archive)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(has, func(name string) bool { return slices.Contains(names, name) }) {
+			out = append(out, archive)
+		}
+	}
+	return out, nil
 }
 
 // Tool returns the path of a third-party program on the host, such as
@@ -104,14 +109,18 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	}
 	// Whoever finds everything in place need not wait for a build that
 	// another checkout runs in the same home.
-	if images, ok, err := b.cached(); err != nil || ok {
-		return images, errors.Join(err, b.record(images))
+	images, ok, err := b.cached()
+	if err != nil {
+		return Images{}, err
+	}
+	if ok {
+		return images, b.record(images)
 	}
 	b.lock, err = acquire(ctx, filepath.Join(b.Home, "build.lock"), o.Progress)
 	if err != nil {
 		return Images{}, err
 	}
-	images, err := b.build(ctx)
+	images, err = b.build(ctx)
 	if err := errors.Join(err, b.lock.release()); err != nil {
 		return Images{}, err
 	}
@@ -222,7 +231,6 @@ func (b *builder) result() (Images, bool, error) {
 		Names:       slices.Clone(cluster.Names),
 		Kubeadm:     cluster.Kubeadm,
 		Repository:  Repository,
-		named:       map[string][]string{},
 	}
 	for _, p := range b.programs {
 		a := b.programArchive(p)
@@ -231,7 +239,6 @@ func (b *builder) result() (Images, bool, error) {
 			return Images{}, false, nil
 		}
 		images.Archives = append(images.Archives, a.path)
-		images.named[a.path] = r.Names
 		images.Names = append(images.Names, r.Names...)
 	}
 	slices.Sort(images.Names)

@@ -36,8 +36,13 @@ func TestResultIsThereOnlyWhenEveryArchiveIs(t *testing.T) {
 	assert.Equal(t, []string{"stockade.local/pause:3.10.2", "stockade.local/probe:dev"}, images.Names)
 	assert.Equal(t, kubeadm, images.Kubeadm)
 	assert.Equal(t, []string{b.programArchive(b.programs[0]).path}, images.Archives, "the node carries the others")
-	assert.Equal(t, images.Archives, images.ArchivesOf([]string{"of nobody", images.named[images.Archives[0]][0]}))
-	assert.Empty(t, images.ArchivesOf([]string{"of nobody"}))
+	of := func(names ...string) []string {
+		archives, err := images.ArchivesOf(names)
+		require.NoError(t, err)
+		return archives
+	}
+	assert.Equal(t, images.Archives, of("of nobody", "stockade.local/probe:dev"))
+	assert.Empty(t, of("of nobody"))
 	assert.Regexp(t, `^stockade\.local/node:v1\.36\.\d+-[0-9a-f]{12}$`, images.NodeTag)
 	assert.FileExists(t, images.NodeArchive)
 	assert.Equal(t, b.components["kubernetes"].path("kubectl"), images.Tool("kubectl"))
