@@ -35,6 +35,9 @@ type devSettings struct {
 func readDevSettings(ctx *pulumi.Context) (devSettings, error) {
 	r := &reader{cfg: config.New(ctx, namespace)}
 	s := devSettings{WarmPool: r.number("warmPool", 2, 1, 8), Profiles: r.list("profiles", false)}
+	if len(s.Profiles) == 0 {
+		s.Profiles = []string{overlays.DefaultProfile} // to say so is no change
+	}
 	var err error
 	if s.parts, err = overlays.Parts(s.Profiles...); err != nil {
 		r.errs = append(r.errs, fmt.Errorf("%s:profiles: %w", namespace, err))
@@ -114,11 +117,7 @@ func (s devSettings) place() (*cluster.Args, error) {
 	if err != nil {
 		return nil, err
 	}
-	profiles := s.Profiles
-	if len(profiles) == 0 {
-		profiles = []string{overlays.DefaultProfile} // to say so is no change
-	}
-	args := &cluster.Args{Profiles: pulumi.ToStringArray(profiles), Programs: pulumi.ToStringArray(last.Archives)}
+	args := &cluster.Args{Profiles: pulumi.ToStringArray(s.Profiles), Programs: pulumi.ToStringArray(last.Archives)}
 	if last.NodeTag != "" {
 		args.Inputs = pulumi.String(last.NodeTag)
 	}
