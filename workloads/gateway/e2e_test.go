@@ -605,16 +605,19 @@ func TestASandboxThatIsLostIsReplaced(t *testing.T) {
 	}
 }
 
-// ending is a pool whose first sandbox's claim ends at the first renewal.
+// ending is a pool whose first sandbox's claim ends at the first renewal after it is due.
 type ending struct {
 	gateway.Pool
+	due  atomic.Bool
 	once sync.Once
 }
 
 func (*ending) TTL() time.Duration { return 30 * time.Millisecond }
 
 func (e *ending) Renew(ctx context.Context, b *sandboxes.Sandbox) (err error) {
-	e.once.Do(func() { err = sandboxes.ErrLost })
+	if e.due.Load() {
+		e.once.Do(func() { err = sandboxes.ErrLost })
+	}
 	if err != nil {
 		return err
 	}
@@ -626,11 +629,13 @@ func TestASandboxThatEndsBetweenTwoCallsIsToldOf(t *testing.T) {
 		text, _ := json.Marshal(wire.Result{Run: q.Run, Build: wire.Build{OK: true}, Started: true})
 		return http.StatusOK, string(text)
 	}))
-	s.pool = func(p gateway.Pool) gateway.Pool { return &ending{Pool: p} }
+	pool := &ending{}
+	s.pool = func(p gateway.Pool) gateway.Pool { pool.Pool = p; return pool }
 	url, _ := s.replica("a")
 	session := s.mustConnect(url, "")
 	_, err := call(t.Context(), session, gateway.Input{Code: "x"})
 	require.NoError(t, err)
+	pool.due.Store(true) // not while the first call goes on
 	s.empty()
 	_, err = call(t.Context(), session, gateway.Input{Code: "x"})
 	require.ErrorContains(t, err, "without the files of this one")
