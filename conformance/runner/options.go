@@ -136,9 +136,9 @@ type Options struct {
 	// Profile is the id of the profile that they are of.
 	Profile string
 	// Gate, where it is set, is the scenario that shows that the target's
-	// network policies are enforced. It runs first, whether it was selected or
-	// not, if any other scenario that applies rests on the network; where it does
-	// not hold, none of them does.
+	// network policies are enforced. It runs, whether it was selected or not, if
+	// any other scenario that applies rests on the network; where it does not
+	// hold, none of them does.
 	Gate *suite.Scenario
 	// TargetName is what is attacked: a name of the descriptor's, a mutant's id,
 	// or "template/" with the name of a user's own template.
@@ -158,7 +158,7 @@ type Options struct {
 	// from real GKE.
 	Substrate map[string]string
 	Differs   []string
-	// Parallel is how many attempts run at once in a Pod; 0 means 8.
+	// Parallel is how many attempts run at once in a Pod; 0 means 16.
 	Parallel int
 	// Rounds is how often a scenario may be tried; 0 means 3.
 	Rounds   int
@@ -184,7 +184,7 @@ func (o *Options) check() error {
 	}
 	o.addGate()
 	if o.Parallel <= 0 {
-		o.Parallel = 8
+		o.Parallel = 16
 	}
 	if o.Rounds <= 0 {
 		o.Rounds = 3

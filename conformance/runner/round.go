@@ -101,11 +101,14 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 }
 
 func (sc *scene) play(ctx context.Context) error {
-	field, err := sc.r.o.Ground.Renew(ctx, sc.r.field)
-	if err != nil {
-		return fmt.Errorf("waiting for the target: %w", err)
+	if !sc.alone || slices.ContainsFunc(sc.cases, func(t *trial) bool { return inside(t.s) }) {
+		field, err := sc.r.o.Ground.Renew(ctx, sc.r.field)
+		if err != nil {
+			return fmt.Errorf("waiting for the target: %w", err)
+		}
+		sc.r.field = field
 	}
-	sc.r.field, sc.field = field, field
+	sc.field = sc.r.field
 	sc.begun = sc.r.now()
 	if sc.needs(witness.RangeLogName) {
 		if sc.r.o.Range == nil {
@@ -114,7 +117,7 @@ func (sc *scene) play(ctx context.Context) error {
 			sc.mark, sc.markErr = sc.r.o.Range.Mark(ctx)
 		}
 	}
-	sc.base, sc.baseErr = sc.r.o.Ground.Baseline(ctx, field.Pods[suite.Sandbox])
+	sc.base, sc.baseErr = sc.r.o.Ground.Baseline(ctx, sc.field.Pods[suite.Sandbox])
 	stop, err := sc.listen(ctx)
 	sc.listenErr = err // of no concern to those who need no listener
 	defer stop()
@@ -131,6 +134,12 @@ func (sc *scene) play(ctx context.Context) error {
 
 func (sc *scene) needs(name string) bool {
 	return slices.ContainsFunc(sc.cases, func(t *trial) bool { return requires(t.s, name) })
+}
+
+// inside tells whether a scenario has any use for the run's sandboxes: to attack
+// from or at, to listen in, or to ask a witness of.
+func inside(s *suite.Scenario) bool {
+	return s.Attack != nil || s.Listener || len(s.Witnesses) > 0
 }
 
 func requires(s *suite.Scenario, name string) bool {

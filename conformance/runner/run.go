@@ -158,12 +158,10 @@ func (r *execution) attack(ctx context.Context) error {
 	r.field = field
 	r.applicability(ctx)
 	r.dropGate()
-	var first, batch, sessions, alone, fatal []*trial
+	var batch, sessions, alone, fatal []*trial
 	for _, c := range r.cases {
 		switch {
 		case c.fixed != nil:
-		case r.o.Gate != nil && c.s.ID == r.o.Gate.ID:
-			first = append(first, c)
 		case c.s.MayKill:
 			fatal = append(fatal, c)
 		case c.s.Exclusive:
@@ -176,17 +174,26 @@ func (r *execution) attack(ctx context.Context) error {
 			batch = append(batch, c)
 		}
 	}
-	r.rounds(ctx, "gate", first, false)
-	r.gate()
 	r.rounds(ctx, "batch", batch, false)
 	r.rounds(ctx, "sessions", sessions, false)
-	for _, c := range slices.Concat(alone, fatal) {
+	for _, c := range oneByOne(alone, fatal) {
 		r.rounds(ctx, c.s.ID, []*trial{c}, true)
 	}
 	if ctx.Err() != nil {
 		return interrupted(ctx)
 	}
 	return nil
+}
+
+// oneByOne orders those that run alone: first those that leave the sandbox as it
+// is. After the first that may kill it come those that have no use for it: it
+// comes back meanwhile.
+func oneByOne(alone, fatal []*trial) []*trial {
+	outside := func(c *trial) bool { return !inside(c.s) }
+	within := slices.DeleteFunc(slices.Clone(alone), outside)
+	alone = slices.DeleteFunc(slices.Clone(alone), func(c *trial) bool { return !outside(c) })
+	n := min(1, len(fatal))
+	return slices.Concat(within, fatal[:n], alone, fatal[n:])
 }
 
 // dropGate leaves out a gate that nobody selected where none of those for whom it
@@ -202,18 +209,23 @@ func (r *execution) dropGate() {
 
 // gate doubts every network verdict of the run where it was not shown that the
 // target's policies are enforced. The others are attacked all the same, because
-// a breach stays one.
+// a breach stays one. It is asked again after every round, since the gate may
+// have been tried again.
 func (r *execution) gate() {
 	if r.o.Gate == nil {
 		return
 	}
 	for _, g := range r.cases {
-		if g.s.ID != r.o.Gate.ID || g.result().Verdict() == verdict.Held {
+		if g.s.ID != r.o.Gate.ID {
 			continue
+		}
+		doubt := ""
+		if g.result().Verdict() != verdict.Held {
+			doubt = fmt.Sprintf("%s is %s, and without an enforcer a denial says nothing of the policy", g.s.ID, g.result().Verdict())
 		}
 		for _, c := range r.cases {
 			if c != g && networked(c.s) {
-				c.doubt = fmt.Sprintf("%s is %s, and without an enforcer a denial says nothing of the policy", g.s.ID, g.result().Verdict())
+				c.doubt = doubt
 			}
 		}
 	}
@@ -281,6 +293,7 @@ func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alo
 		for i, rd := range r.round(ctx, pending, alone) {
 			pending[i].rounds = append(pending[i].rounds, judged(pending[i].s, rd))
 		}
+		r.gate()
 		done(tally(pending), nil)
 	}
 }

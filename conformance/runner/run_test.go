@@ -244,25 +244,18 @@ func TestWhatTheSandboxPrintsIsJudgedOutsideOfIt(t *testing.T) {
 
 // gated is a run with a gate that is not selected, a scenario that rests on the
 // network, and one that does not.
-func gated(t *testing.T, enforced, connect probe.Action) (*fakes, *atomic.Value) {
+func gated(t *testing.T, enforced, connect probe.Action) *fakes {
 	t.Helper()
-	var first atomic.Value
-	note := func(id string, act probe.Action) probe.Action {
-		return func(ctx context.Context, e *probe.Env) []verdict.Step {
-			first.CompareAndSwap(nil, id)
-			return act(ctx, e)
-		}
-	}
 	log := &rangeLog{}
-	gate := scenario("policy.enforced", note("gate", enforced))
-	net := scenario("net.connect", note("net", connect))
+	gate := scenario("policy.enforced", enforced)
+	net := scenario("net.connect", connect)
 	net.Control.Act = reaching(log, true)
 	net.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
-	f := setup(t, net, gate, scenario("disk.write", note("disk", denied)))
+	f := setup(t, net, gate, scenario("disk.write", denied))
 	f.o.Range = log
 	f.o.Gate = f.o.Scenarios[slices.IndexFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == gate.ID })]
 	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s == f.o.Gate })
-	return f, &first
+	return f
 }
 
 func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
@@ -279,7 +272,7 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 		"not enforced, and a breach stays one": {worked, worked, verdict.Breached},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, first := gated(t, c.enforced, c.connect)
+			f := gated(t, c.enforced, c.connect)
 			got := map[string]Outcome{}
 			for _, o := range f.run(t).Outcomes {
 				got[o.Scenario.ID] = o
@@ -287,7 +280,6 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 			require.Len(t, got, 3, "the gate is in the report, although nobody selected it")
 			assert.True(t, got["policy.enforced"].Added)
 			assert.False(t, got["net.connect"].Added || got["disk.write"].Added)
-			assert.Equal(t, "gate", first.Load())
 			assert.Equal(t, c.want, got["net.connect"].Result.Verdict(), said(got["net.connect"]))
 			assert.Equal(t, verdict.Held, got["disk.write"].Result.Verdict(), "it has nothing to do with the network")
 			if c.want == verdict.Inconclusive {
@@ -298,8 +290,44 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 	}
 }
 
+func TestAGateThatHoldsAtTheSecondTryLeavesNoDoubt(t *testing.T) {
+	var n atomic.Int32
+	late := func(ctx context.Context, e *probe.Env) []verdict.Step {
+		if n.Add(1) == 1 {
+			return []verdict.Step{{Name: "try", Class: verdict.ToolMissing}}
+		}
+		return denied(ctx, e)
+	}
+	f := gated(t, late, denied)
+	for _, o := range f.run(t).Outcomes {
+		assert.Equal(t, verdict.Held, o.Result.Verdict(), "%s: %s", o.Scenario.ID, said(o))
+		assert.Len(t, o.Rounds, map[bool]int{true: 2, false: 1}[o.Scenario.ID == "policy.enforced"], o.Scenario.ID)
+	}
+}
+
+func TestASandboxComesBackWhileTheOutsideIsAsked(t *testing.T) {
+	kind := func(id string, kills, within bool) *trial {
+		s := &suite.Scenario{ID: id, MayKill: kills}
+		if within {
+			s.Attack = denied
+		}
+		return &trial{s: s}
+	}
+	alone := []*trial{kind("claim", false, false), kind("fill", false, true)}
+	fatal := []*trial{kind("memory", true, true), kind("bomb", true, true)}
+	names := func(all []*trial) (out []string) {
+		for _, c := range all {
+			out = append(out, c.s.ID)
+		}
+		return out
+	}
+	assert.Equal(t, []string{"fill", "memory", "claim", "bomb"}, names(oneByOne(alone, fatal)))
+	assert.Equal(t, []string{"fill", "claim"}, names(oneByOne(alone, nil)))
+	assert.Equal(t, []string{"memory", "bomb"}, names(oneByOne(nil, fatal)))
+}
+
 func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
-	f, _ := gated(t, worked, denied)
+	f := gated(t, worked, denied)
 	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == "net.connect" })
 	o := only(t, f.run(t))
 	assert.Equal(t, "disk.write", o.Scenario.ID)
@@ -307,7 +335,7 @@ func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
 
 // What was asked for does not apply: the gate's own Held is no answer to it.
 func TestTheGateAloneMakesNoRunConformant(t *testing.T) {
-	f, _ := gated(t, denied, denied)
+	f := gated(t, denied, denied)
 	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID != "net.connect" })
 	f.o.Scenarios[0].Needs = []suite.Feature{suite.IPv6}
 	run := f.run(t)

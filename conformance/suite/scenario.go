@@ -339,11 +339,13 @@ type Scenario struct {
 	// same caller at the same time, since a user may have only so many sandboxes;
 	// where nobody authenticates, all callers are one.
 	As []string
-	// Exclusive scenarios run alone, after all others: they load the sandbox.
+	// Exclusive scenarios run alone, after all others: they load the sandbox, or
+	// measure. One that is made from outside and asks no witness has no use for
+	// the run's sandboxes, and may be made while one of them comes back.
 	Exclusive bool
 	// MayKill marks attacks whose expected end is the sandbox's own death: an
 	// outside fact (the container's exit) may stand in for the completion
-	// frame. They run last.
+	// frame. They run after all that need the sandbox as it is.
 	MayKill bool
 	// Timeout bounds one attempt; 0 means 10 s.
 	Timeout time.Duration

@@ -15,10 +15,10 @@ import (
 )
 
 // policyEnforced comes before every other network verdict in meaning, not in
-// time: without an enforcer a NetworkPolicy is a text. It gates none of them,
-// since each has a control and a witness of its own. It accepts Dropped alone, because that
-// is what the data plane of the reference does with a policy's denial, and it
-// wants the flow's drop from the data plane itself.
+// time: without an enforcer a NetworkPolicy is a text, and the runner lets none
+// of them be Held where this is not. It accepts Dropped alone, because that is
+// what the data plane of the reference does with a policy's denial, and it wants
+// the flow's drop from the data plane itself.
 func policyEnforced() suite.Scenario {
 	return suite.Scenario{
 		ID:    "sandbox.policy-enforced",
