@@ -68,7 +68,7 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 		for _, object := range rank {
 			object = object.DeepCopy()
 			replaceImages(object.Object, args.Images, unused)
-			if err := awaitPool(object); err != nil {
+			if err := await(object); err != nil {
 				return nil, fmt.Errorf("declaring overlay %s: %w", name, err)
 			}
 			if args.TakeOver {
@@ -168,18 +168,22 @@ func replaceImages(v any, images, unused map[string]string) {
 	}
 }
 
-// awaitPool makes the provider wait for a warm pool. It knows by itself when a
-// Deployment is ready, but of a custom resource only what it is told.
-func awaitPool(o *unstructured.Unstructured) error {
-	if o.GetKind() != "SandboxWarmPool" {
-		return nil
+// await tells the provider what it waits for. It knows by itself when a
+// Deployment is ready, but of a custom resource only what it is told. A Service
+// it would watch for ten seconds, for Pods that might still come; the Deployment
+// behind it is waited for anyway.
+func await(o *unstructured.Unstructured) error {
+	switch o.GetKind() {
+	case "Service":
+		annotate(o, "pulumi.com/skipAwait", "true")
+	case "SandboxWarmPool":
+		replicas, _, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
+		if err != nil || replicas == 0 {
+			return err
+		}
+		annotate(o, "pulumi.com/waitFor", fmt.Sprintf("jsonpath={.status.readyReplicas}=%d", replicas))
+		annotate(o, "pulumi.com/timeoutSeconds", strconv.Itoa(readyTimeout))
 	}
-	replicas, _, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
-	if err != nil || replicas == 0 {
-		return err
-	}
-	annotate(o, "pulumi.com/waitFor", fmt.Sprintf("jsonpath={.status.readyReplicas}=%d", replicas))
-	annotate(o, "pulumi.com/timeoutSeconds", strconv.Itoa(readyTimeout))
 	return nil
 }
 

@@ -94,6 +94,15 @@ func TestAWarmPoolIsWaitedFor(t *testing.T) {
 	assert.Empty(t, pool.GetAnnotations(), "the caller's object is not changed")
 }
 
+func TestAServiceIsNotWatchedForPodsThatItsDeploymentIsAwaitedFor(t *testing.T) {
+	seen, err := declare(t, &OverlayArgs{Objects: []unstructured.Unstructured{
+		kubeObject("v1", "Service", "n", "s", nil), kubeObject("apps/v1", "Deployment", "n", "s", nil)}})
+	require.NoError(t, err)
+	service := one(t, seen, "kubernetes:core/v1:Service").Inputs.Mappable()["metadata"].(map[string]any)
+	assert.Equal(t, map[string]any{"pulumi.com/skipAwait": "true"}, service["annotations"])
+	assert.NotContains(t, one(t, seen, "kubernetes:apps/v1:Deployment").Inputs.Mappable()["metadata"], "annotations")
+}
+
 func TestImagesArePinnedOnceTheClusterKnowsThem(t *testing.T) {
 	r := &recorder{}
 	object := kubeObject("apps/v1", "Deployment", "n", "d", map[string]any{"image": "app:dev"})
