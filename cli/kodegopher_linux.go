@@ -81,7 +81,7 @@ func (callersLayer) Name() string { return "callers" }
 func (callersLayer) Sealed() bool { return true }
 
 func (l callersLayer) Up(ctx context.Context, _ UpOptions, _ *progress.Reporter) error {
-	c, err := kube.New(l.m.file("kubeconfig"))
+	c, err := kube.New(l.m.kubeconfig())
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,9 @@ func (m machine) file(elem ...string) string {
 	return filepath.Join(append([]string{m.home, "run"}, elem...)...)
 }
 
+// kubeconfig is the path of the administrator's, as it works inside of the seal.
+func (m machine) kubeconfig() string { return kind.Options{Home: m.home}.KubeconfigPath() }
+
 func (m machine) descriptorFile() string { return m.file("target.json") }
 
 // netns names the network namespace. Every home but the default one gets a
@@ -190,7 +193,7 @@ func (m machine) exec(ctx context.Context, argv []string) (int, error) {
 			}
 		}
 	}
-	env := append(e.Env(), "KUBECONFIG="+m.file("kubeconfig"), "PATH="+strings.Join(path, ":"))
+	env := append(e.Env(), "KUBECONFIG="+m.kubeconfig(), "PATH="+strings.Join(path, ":"))
 	for _, kv := range env {
 		k, v, _ := strings.Cut(kv, "=")
 		if err := os.Setenv(k, v); err != nil {
@@ -596,7 +599,7 @@ func (l sandboxLayer) Up(ctx context.Context, o UpOptions, rep *progress.Reporte
 	if err != nil {
 		return err
 	}
-	c, err := kube.New(l.m.file("kubeconfig"))
+	c, err := kube.New(l.m.kubeconfig())
 	if err != nil {
 		return err
 	}
@@ -649,10 +652,10 @@ func (l sandboxLayer) Up(ctx context.Context, o UpOptions, rep *progress.Reporte
 }
 
 func (l sandboxLayer) Status(ctx context.Context) (State, error) {
-	if _, err := os.Stat(l.m.file("kubeconfig")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(l.m.kubeconfig()); errors.Is(err, fs.ErrNotExist) {
 		return State{Detail: "not deployed"}, nil
 	}
-	c, err := kube.New(l.m.file("kubeconfig"))
+	c, err := kube.New(l.m.kubeconfig())
 	if err != nil {
 		return State{}, err
 	}
@@ -710,7 +713,7 @@ func (targetLayer) Name() string { return "target" }
 func (targetLayer) Sealed() bool { return true }
 
 func (l targetLayer) Up(ctx context.Context, _ UpOptions, _ *progress.Reporter) error {
-	c, err := kube.New(l.m.file("kubeconfig"))
+	c, err := kube.New(l.m.kubeconfig())
 	if err != nil {
 		return err
 	}
@@ -784,7 +787,7 @@ func (m machine) describe(ctx context.Context, c *kube.Client, probe string) err
 		features = append(features, suite.IPv6)
 	}
 	return descriptor.Descriptor{
-		Kubeconfig: m.file("kubeconfig"), ClusterUID: id.UID, Targets: m.targets(),
+		Kubeconfig: m.kubeconfig(), ClusterUID: id.UID, Targets: m.targets(),
 		Controls: overlays.ControlsNamespace, Probe: probe, RangeSocket: rangeLayer{m}.socket(), Seal: m.netns(),
 		Features: features, Disruptive: true, DiffersFromGKE: differs,
 	}.Write(m.descriptorFile())

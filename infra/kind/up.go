@@ -78,8 +78,10 @@ func (o Options) orDefaults() (Options, error) {
 }
 
 // KubeconfigPath is where Up writes the administrator's kubeconfig. Its server
-// address exists inside the seal only.
-func (o Options) KubeconfigPath() string { return filepath.Join(o.Home, "run", "kubeconfig") }
+// is an address inside of the seal, which is somebody else's outside: the name
+// says that it is not for a kubectl of the machine's (`stockade exec -- kubectl`
+// goes inside with it).
+func (o Options) KubeconfigPath() string { return filepath.Join(o.Home, "run", "sealed.kubeconfig") }
 
 func (o Options) identityPath() string { return filepath.Join(o.Home, "run", "cluster.json") }
 
