@@ -463,6 +463,15 @@ func TestARunWithoutItsTokenIsABreach(t *testing.T) {
 	assert.Equal(t, verdict.Inconclusive, r.Verdict(), "an exposure that is not there was not shown: %s", r.Detail())
 }
 
+// A sandbox that has just begun may have no network for a moment.
+func TestATokenThatNobodyWasAskedForIsNoneThatWasRefused(t *testing.T) {
+	refused := given("get a token", did{Code: http.StatusForbidden})
+	assert.True(t, !refused.OK && refused.Class == verdict.HTTP403, refused.Class)
+	silent := given("get a token", did{Denial: string(verdict.Dropped), Text: "i/o timeout"})
+	assert.True(t, !silent.OK && silent.Class == verdict.Unknown, silent.Class)
+	assert.True(t, given("get a token", did{Code: http.StatusOK}).OK)
+}
+
 func TestALyingSandboxHoldsNothing(t *testing.T) {
 	for name, w := range map[string]weak{
 		"it says nothing":       {answer: "-"},

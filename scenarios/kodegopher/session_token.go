@@ -100,7 +100,7 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		return []verdict.Step{*step}
 	}
 	ended := time.Now()
-	steps := []verdict.Step{mustWork(first.Did[0].read("get a token for the run")), left(first.Did[2])}
+	steps := []verdict.Step{given("get a token for the run", first.Did[0]), left(first.Did[2])}
 	token, again := tokenIn(first.Did[0].Text), tokenIn(first.Did[1].Text)
 	steps = append(steps, lifetime(token), another(token, again))
 	for i, name := range names {
@@ -120,8 +120,19 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	if step != nil {
 		return append(steps, *step)
 	}
-	return append(steps, mustWork(second.Did[0].read("get a token for the next run")), inherited(token, tokenIn(second.Did[0].Text)),
+	return append(steps, given("get a token for the next run", second.Did[0]), inherited(token, tokenIn(second.Did[0].Text)),
 		judgeLate(second.Did[1], ended, next))
+}
+
+// given tells whether a run was given its token. Only the server's own answer
+// says that it was not: where nobody answered, the network of a sandbox that has
+// just begun may not be there yet. It is a pure function.
+func given(name string, d did) verdict.Step {
+	step := d.read(name)
+	if d.Code == 0 {
+		step = unknown(step)
+	}
+	return mustWork(step)
 }
 
 // judgeSecrets reads the search for keys: of the decoy alone. A search that did
