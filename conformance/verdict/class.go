@@ -68,3 +68,7 @@ var evidence = map[Class]bool{
 
 // IsEvidence tells whether the class can count as a denial.
 func (c Class) IsEvidence() bool { return evidence[c] }
+
+// unanswered lists the classes that say only that the network gave no service: a
+// peer that is not there looks the same as a wall before it.
+var unanswered = map[Class]bool{Dropped: true, Refused: true, Reset: true, Unreachable: true}

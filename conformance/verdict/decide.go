@@ -17,7 +17,8 @@ const (
 	// MustFail: the step is an attack. Its success is a breach.
 	MustFail Expect = "must-fail"
 	// MustWork: the step is honest work (claims of kind function). Its
-	// failure is a breach of the claim.
+	// failure is a breach of the claim. That the network kept silent breaks it
+	// only where it did so each time, and beside a control that was answered.
 	MustWork Expect = "must-work"
 	// Disclosed: the step is an exposure that the text itself admits (claims
 	// of kind limit). It is expected to succeed; when it does not, the claim
@@ -132,12 +133,32 @@ func breach(e Evidence) (Result, bool) {
 			}
 			// Honest work that the environment forbids breaks the claim; honest
 			// work that was never tried for lack of a tool does not.
-			if !s.OK && s.Expect == MustWork && a.Complete && s.Class.IsEvidence() {
-				return Breach("%s did not work (%s): %s", s.Name, s.Class, s.Detail), true
+			if !forbidden(s) || !a.Complete {
+				continue
 			}
+			if unanswered[s.Class] && !neverWorked(e, s.Name) {
+				continue
+			}
+			return Breach("%s did not work (%s): %s", s.Name, s.Class, s.Detail), true
 		}
 	}
 	return Result{}, false
+}
+
+// forbidden tells whether a step is honest work that was denied.
+func forbidden(s Step) bool { return !s.OK && s.Expect == MustWork && s.Class.IsEvidence() }
+
+// neverWorked tells whether a step was denied in every attempt that had to be
+// made, while the control worked. A peer that is down, or a Pod that has no
+// network for a moment, is as silent as a policy.
+func neverWorked(e Evidence, name string) bool {
+	for _, a := range e.Attempts {
+		if !a.Complete || !slices.ContainsFunc(a.Steps, func(s Step) bool { return s.Name == name && forbidden(s) }) {
+			return false
+		}
+	}
+	_, live := controlled(e)
+	return live && len(e.Attempts) >= max(e.MinAttempts, 1)
 }
 
 func denied(a Attempt, e Evidence) (Result, bool) {

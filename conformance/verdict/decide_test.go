@@ -113,6 +113,41 @@ func TestABreachNeedsNoControl(t *testing.T) {
 	}
 }
 
+// The network's silence is the far end's as well, and a young Pod's: it is a wall
+// in the way of honest work only where it is there each time, beside a control.
+func TestHonestWorkIsForbiddenBySilenceOnlyEachTimeAndBesideAControl(t *testing.T) {
+	silent := func(class Class) Evidence {
+		e := complete()
+		e.Core, e.Accept = MustWork, nil
+		for i := range e.Attempts {
+			e.Attempts[i].Steps = []Step{{Name: "reach", Expect: MustWork, Class: class}}
+		}
+		return e
+	}
+	for _, class := range []Class{Dropped, Refused, Reset, Unreachable} {
+		assert.Equal(t, Breached, Decide(silent(class)).Verdict(), class)
+		for name, spoil := range map[string]func(*Evidence){
+			"it worked the other time":    func(e *Evidence) { e.Attempts[0].Steps[0] = Step{Name: "reach", Expect: MustWork, OK: true} },
+			"something else was tried":    func(e *Evidence) { e.Attempts[0].Steps[0].Name = "ask for the name" },
+			"it could not be tried":       func(e *Evidence) { e.Attempts[1].Steps[0].Class = ToolMissing },
+			"an attempt was lost":         func(e *Evidence) { e.Attempts[0].Complete = false },
+			"an attempt was not made":     func(e *Evidence) { e.Attempts = e.Attempts[1:] },
+			"nobody answers the control":  func(e *Evidence) { e.Controls[0].Steps[0] = Step{Name: "reach", Class: class} },
+			"there was no control":        func(e *Evidence) { e.Controls = nil },
+			"the control was long before": func(e *Evidence) { shift(&e.Controls[0], -time.Hour) },
+		} {
+			e := silent(class)
+			spoil(&e)
+			r := Decide(e)
+			assert.Equal(t, Inconclusive, r.Verdict(), "%s, and %s: %s", class, name, r.Detail())
+		}
+	}
+	// An answer that says no is one, whatever became of the rest.
+	e := silent(HTTP403)
+	e.Attempts[0].Steps[0], e.Controls = Step{Name: "reach", Expect: MustWork, OK: true}, nil
+	assert.Equal(t, Breached, Decide(e).Verdict())
+}
+
 func TestAWitnessOverrulesAProbeThatSaysDenied(t *testing.T) {
 	e := complete()
 	e.Statements[0] = Statement{Witness: "range-log", Live: true, Breach: true, Detail: "the nonce arrived"}
