@@ -103,7 +103,7 @@ func TestFlowsMustShowAPolicyDrop(t *testing.T) {
 	now := time.Now()
 	parse := func(line string) witness.Flow { return flow(t, line, now) }
 	f.ground.flows = []witness.Flow{
-		parse(`{"flow":{"time":"T","verdict":"FORWARDED","IP":{"source":"10.0.0.3","destination":"1.1.1.1"}}}`),
+		parse(`{"flow":{"time":"T","verdict":"FORWARDED","trace_observation_point":"TO_STACK","IP":{"source":"10.0.0.3","destination":"1.1.1.1"}}}`),
 		parse(`{"flow":{"time":"T","verdict":"DROPPED","drop_reason_desc":"POLICY_DENIED","IP":{"source":"10.0.0.1","destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}}}`),
 	}
 	o = only(t, f.run(t))

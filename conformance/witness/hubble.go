@@ -170,8 +170,9 @@ type FlowQuery struct {
 	Begin, Until time.Time
 }
 
-// JudgeFlows states what the flows say. The witness lives when forwarded flows
-// of the control Pod were seen in the window: the export works. It agrees when
+// JudgeFlows states what the flows say. The witness lives when flows of the control
+// Pod were seen in the window past every policy: the export works, and says where
+// a packet was, without which no breach could be seen in it. It agrees when
 // a policy dropped a packet from the attacker to every one of the destinations,
 // for a probe that sends nothing, or to one place and not to the others, was
 // denied nothing there. A packet that a policy let pass is a breach, whatever
@@ -205,7 +206,7 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		if f.Time.Before(q.Begin) || f.Time.After(q.Until) {
 			continue
 		}
-		if f.Forwarded && (slices.Contains(control, f.Source) || slices.Contains(control, f.Dest)) {
+		if f.Forwarded && afterPolicy[f.Point] && (slices.Contains(control, f.Source) || slices.Contains(control, f.Dest)) {
 			s.Live = true
 		}
 		if !slices.Contains(from, f.Source) {
@@ -240,7 +241,7 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 		s.Live = false
 		s.Detail = "the flows that there are do not reach back to the beginning of the window"
 	case !s.Live:
-		s.Detail = "no forwarded flow of the control Pod in the window"
+		s.Detail = "no flow of the control Pod was seen past the policies in the window"
 	case s.Agrees:
 		s.Detail = fmt.Sprintf("a policy dropped what %s sent, to each of %d destinations", q.From[0], len(to))
 	case other != "":

@@ -14,7 +14,7 @@ import (
 
 const (
 	dropLine = `{"flow":{"time":"2026-11-29T16:30:00.5Z","verdict":"DROPPED","drop_reason":133,"IP":{"source":"10.244.1.9","destination":"203.0.113.7","ipVersion":"IPv4"},"l4":{"TCP":{"source_port":40000,"destination_port":8080,"flags":{"SYN":true}}},"source":{"namespace":"sandboxes","labels":["k8s:a=b"]},"Type":"L3_L4","drop_reason_desc":"POLICY_DENIED"},"node_name":"w","time":"2026-11-29T16:30:00.5Z"}`
-	passLine = `{"flow":{"time":"2026-11-29T16:30:00.4Z","verdict":"FORWARDED","IP":{"source":"10.244.1.2","destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}},"time":"2026-11-29T16:30:00.4Z"}`
+	passLine = `{"flow":{"time":"2026-11-29T16:30:00.4Z","verdict":"FORWARDED","trace_observation_point":"TO_STACK","IP":{"source":"10.244.1.2","destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}},"time":"2026-11-29T16:30:00.4Z"}`
 )
 
 func flows(t *testing.T, lines ...string) []Flow {
@@ -64,6 +64,10 @@ func TestAPolicyDropToTheDestinationAgrees(t *testing.T) {
 		"a place that is none":     {[]string{dropLine, passLine}, query("203.0.113.7:8080", "203.0.113.7:x"), false, false},
 		"no place at all":          {[]string{dropLine, passLine}, query(), false, false},
 		"no control":               {[]string{dropLine}, query("203.0.113.7"), false, true},
+		"a control seen nowhere":   {[]string{dropLine, strings.Replace(passLine, "TO_STACK", "", 1)}, query("203.0.113.7"), false, true},
+		"before the policy only":   {[]string{dropLine, strings.Replace(passLine, "TO_STACK", "FROM_ENDPOINT", 1)}, query("203.0.113.7"), false, true},
+		"the control, knocked at":  {[]string{dropLine, packet("10.244.1.2", `"TCP":{"destination_port":47321}`, "FROM_ENDPOINT")}, query("203.0.113.7"), false, true},
+		"the control, answered":    {[]string{dropLine, strings.Replace(packet("10.244.1.2", `"TCP":{"destination_port":40000}`, "TO_ENDPOINT"), "10.244.1.9", "203.0.113.7", 1)}, query("203.0.113.7"), true, true},
 		"no drop":                  {[]string{passLine}, query("203.0.113.7"), true, false},
 		"a drop that is no policy": {[]string{strings.ReplaceAll(dropLine, "POLICY_DENIED", "UNSUPPORTED_L3_PROTOCOL"), passLine}, query("203.0.113.7"), true, false},
 		"a drop of somebody else":  {[]string{strings.ReplaceAll(dropLine, "10.244.1.9", "10.244.1.8"), passLine}, query("203.0.113.7"), true, false},
