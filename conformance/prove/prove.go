@@ -161,7 +161,8 @@ func (o Options) alone(m Mutant) bool {
 }
 
 // one proves a mutant. What is void or inconclusive is tried once more, as in
-// any run; a scenario that said Held on a mutant is not: that is an answer.
+// any run; a scenario that said Held on a mutant is not: that is an answer, and
+// stays one when the mutant's other scenarios are tried again.
 func one(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
 	began := time.Now()
 	done := o.Progress.Step("mutant " + m.ID)
@@ -169,7 +170,12 @@ func one(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue
 	if slices.ContainsFunc(cells, undecided) && ctx.Err() == nil {
 		o.Progress.Note("mutant %s once more: %s", m.ID, tally(cells))
 		again, left := try(ctx, o, m)
-		cells, residue = again, append(residue, left...)
+		residue = append(residue, left...)
+		for i := range cells {
+			if undecided(cells[i]) {
+				cells[i] = again[i]
+			}
+		}
 	}
 	for i := range cells {
 		cells[i].Took = time.Since(began)

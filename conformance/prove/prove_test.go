@@ -257,6 +257,40 @@ func TestOnlyWhatIsUndecidedIsTriedAgain(t *testing.T) {
 	}
 }
 
+// twice is a stage on which each try has results of its own.
+type twice struct {
+	*stage
+	attack, honest [2]verdict.Result
+	n              int
+}
+
+func (s *twice) Attack(context.Context, Mutant, []*suite.Scenario) (*runner.Run, error) {
+	s.n++
+	return run(s.t, s.attack[s.n-1], s.honest[s.n-1]), nil
+}
+
+func TestASecondTryChangesNoAnswerOfTheFirst(t *testing.T) {
+	unsure, through := verdict.Unsure(verdict.NoFrame, "lost"), verdict.Breach("through")
+	m := Mutant{ID: "two", Kills: []string{"net.attack", "honest.work"}}
+	for name, c := range map[string]struct {
+		first, second verdict.Result
+		want          runner.Fate
+	}{
+		"it survived":     {held(), through, runner.Survived},
+		"it was killed":   {through, unsure, runner.Killed},
+		"nobody can tell": {unsure, through, runner.Killed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &twice{stage: &stage{t: t}, attack: [2]verdict.Result{c.first, c.second}, honest: [2]verdict.Result{unsure, through}}
+			cells, _, _ := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{m}, Scenarios: registry(t), Canary: "honest.work"})
+			require.Len(t, cells, 2)
+			assert.Equal(t, 2, s.n)
+			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
+			assert.Equal(t, runner.Killed, cells[1].Fate, cells[1].Detail)
+		})
+	}
+}
+
 func TestAnInterruptedProofRestoresToo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
