@@ -56,7 +56,7 @@ func index(events []rangeclient.Event, err error) Arrivals {
 	refused := refusals(events)
 	for _, e := range events {
 		for _, n := range e.Nonces {
-			if _, has := a.seen[n]; !has && !refused[visit{n, e.Src}] {
+			if _, has := a.seen[n]; !has && !refused[visit{n, e.Src, e.Dst}] {
 				a.seen[n] = e
 			}
 		}
@@ -64,8 +64,9 @@ func index(events []rangeclient.Event, err error) Arrivals {
 	return a
 }
 
-// visit is one connection that carried a nonce.
-type visit struct{ nonce, src string }
+// visit is one connection that carried a nonce. Who connects may do so from one
+// port to several places.
+type visit struct{ nonce, src, dst string }
 
 // refusals are the connections on which every request with the nonce was turned
 // away. The range answers HTTP with 403 in one case only: as a front end that
@@ -77,7 +78,7 @@ func refusals(events []rangeclient.Event) map[visit]bool {
 			continue
 		}
 		for _, n := range e.Nonces {
-			v := visit{n, e.Src}
+			v := visit{n, e.Src, e.Dst}
 			before, has := refused[v]
 			refused[v] = e.Status == http.StatusForbidden && (before || !has)
 		}

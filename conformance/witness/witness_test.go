@@ -75,6 +75,7 @@ func TestWhatAFrontEndRefusedDidNotArrive(t *testing.T) {
 		"taken after something was refused":    {[]rangeclient.Event{stream, answered(src, 403), answered(src, 200)}, true},
 		"refused on one connection, not on":    {[]rangeclient.Event{stream, answered(src, 403), answered("172.30.0.2:40002", 200)}, true},
 		"another connection, and no request":   {[]rangeclient.Event{answered(src, 403), {Service: "stream", Src: "172.30.0.2:40002", Nonces: []string{attack}}}, true},
+		"another place, from the same port":    {[]rangeclient.Event{answered(src, 403), {Service: "stream", Src: src, Dst: "203.0.113.7:8080", Nonces: []string{attack}}}, true},
 		"refused by the metadata server alone": {[]rangeclient.Event{{Service: "metadata", Src: src, Status: 403, Nonces: []string{attack}}}, true},
 	} {
 		_, arrived := index(c.events, nil).seen[attack]
