@@ -34,6 +34,8 @@ type cluster struct {
 	objects map[string]suite.Object
 	made    []string
 	deleted []string
+	// late is how often an object whose name begins so is not there yet.
+	late map[string]int
 }
 
 func (c *cluster) Create(_ context.Context, o suite.Object, _ bool) (suite.Answer, error) {
@@ -48,6 +50,12 @@ func (c *cluster) Create(_ context.Context, o suite.Object, _ bool) (suite.Answe
 func (c *cluster) Get(_ context.Context, _, kind, name string) (suite.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for prefix := range c.late {
+		if strings.HasPrefix(name, prefix) && c.late[prefix] > 0 {
+			c.late[prefix]--
+			return suite.Answer{Code: 404, Reason: "NotFound"}, nil
+		}
+	}
 	for key, o := range c.objects {
 		if k, prefix, _ := strings.Cut(key, "/"); k == kind && strings.HasPrefix(name, prefix) {
 			return suite.Answer{Code: 200, Object: o}, nil
@@ -149,6 +157,31 @@ func TestOnlyAFastWarmClaimIsGood(t *testing.T) {
 	assert.True(t, judgeWarm("x", claimed{time.Second, "warm"}, cold).OK)
 	assert.False(t, judgeWarm("x", claimed{6 * time.Second, "warm"}, cold).OK)
 	assert.False(t, judgeWarm("x", claimed{time.Second, "cold"}, cold).OK)
+}
+
+func TestASlowWarmClaimIsMeasuredAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		late map[string]int
+		ok   bool
+		made int // a claim, and a pool and its claim, for each try
+	}{
+		"once":   {map[string]int{"stockade-warm0": 3, "stockade-cold1": 4}, true, 6},
+		"always": {map[string]int{"stockade-warm0": 3, "stockade-warm1": 3, "stockade-warm2": 3}, false, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &cluster{late: c.late, objects: map[string]suite.Object{
+				"SandboxWarmPool/budget-pool": {"spec": object{"replicas": int64(1)}, "status": object{"readyReplicas": int64(1)}},
+				"SandboxClaim/stockade":       ready("box"),
+				"Sandbox/box":                 {"metadata": object{"labels": object{"agents.x-k8s.io/launch-type": "warm"}}},
+			}}
+			steps := askWarm(t.Context(), env(k))
+			require.Len(t, steps, 1)
+			assert.Equal(t, c.ok, steps[0].OK, steps[0].Detail)
+			assert.Len(t, k.made, c.made)
+			assert.ElementsMatch(t, k.made, k.deleted)
+		})
+	}
 }
 
 func TestAClaimThatIsNeverReadyIsNoEvidence(t *testing.T) {

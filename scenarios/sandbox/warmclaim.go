@@ -18,7 +18,7 @@ func warmClaim() suite.Scenario {
 		ID:    "sandbox.warm-claim",
 		Title: "Claim a sandbox without waiting for a cold start",
 		About: "Claims a sandbox from the pool, and one from a pool of size zero with the same template. The first has to be " +
-			"labelled as warm by the controller and ready in less than half of the second's time. The times are reported, and the " +
+			"labelled as warm by the controller and ready in less than half of the second's time; a warm one that is slow is measured up to three times. The times are reported, and the " +
 			"claims a second that they amount to for one client, beside the quoted 300 for a cluster. The control is a cold claim alone.",
 		Claims:     []string{"AS-14"},
 		Kind:       suite.Function,
@@ -39,20 +39,30 @@ type claimed struct {
 	launch string // "warm" or "cold", as the controller labels the Sandbox
 }
 
+// tries is how often a warm start is measured that was slow: a node that is busy
+// for a moment must not look like a pool that is not there.
+const tries = 3
+
 func askWarm(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	const name = "claim from the warm pool"
-	if err := poolReady(ctx, env); err != nil {
-		return []verdict.Step{{Name: name, Expect: verdict.MustWork, Class: verdict.Unknown, Detail: err.Error()}}
+	var step verdict.Step
+	for i := range tries {
+		if err := poolReady(ctx, env); err != nil {
+			return []verdict.Step{{Name: name, Expect: verdict.MustWork, Class: verdict.Unknown, Detail: err.Error()}}
+		}
+		warm, missed := claim(ctx, env, own(env, fmt.Sprintf("warm%d", i)), poolName)
+		if missed != nil {
+			return []verdict.Step{*missed}
+		}
+		cold, missed := claimCold(ctx, env, own(env, fmt.Sprintf("cold%d", i)))
+		if missed != nil {
+			return []verdict.Step{*missed}
+		}
+		if step = judgeWarm(name, warm, cold); step.OK || warm.launch != "warm" {
+			break
+		}
 	}
-	warm, step := claim(ctx, env, own(env, "warm"), poolName)
-	if step != nil {
-		return []verdict.Step{*step}
-	}
-	cold, step := claimCold(ctx, env, own(env, "cold"))
-	if step != nil {
-		return []verdict.Step{*step}
-	}
-	return []verdict.Step{judgeWarm(name, warm, cold)}
+	return []verdict.Step{step}
 }
 
 func judgeWarm(name string, warm, cold claimed) verdict.Step {
