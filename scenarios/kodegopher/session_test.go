@@ -472,6 +472,19 @@ func TestATokenThatNobodyWasAskedForIsNoneThatWasRefused(t *testing.T) {
 	assert.True(t, given("get a token", did{Code: http.StatusOK}).OK)
 }
 
+// A server that gives tokens, and leaves every other question without an answer.
+func TestAQuestionThatNobodyAnsweredWasNotRefused(t *testing.T) {
+	silent := weak{lie: func(tasks []task, a *account) {
+		for i, o := range tasks {
+			if o.Do == "ask" && (o.Path != tokenPath || len(o.Header) != 1 || o.Header[0] != flavor || o.Method != "") {
+				a.Did[i] = did{Denial: "dropped", Text: "i/o timeout"}
+			}
+		}
+	}}
+	r, steps := newStage(t, silent).judge(runToken())
+	assert.Equal(t, verdict.NoEvidenceClass, r.Reason(), "%s: %s %+v", r.Verdict(), r.Detail(), steps)
+}
+
 func TestALyingSandboxHoldsNothing(t *testing.T) {
 	for name, w := range map[string]weak{
 		"it says nothing":       {answer: "-"},

@@ -19,9 +19,9 @@ import (
 )
 
 // runToken accepts what a metadata server says to who is no run, or asks for what
-// a run does not get: 403 and 404, 405 for another method; Dropped where the
-// policy stands before it does; Killed for a process that was ended with its run;
-// and Confined for a lifetime that is short.
+// a run does not get: 403 and 404, 405 for another method; Dropped of the port
+// where runs begin, before which the policy stands; Killed for a process that was
+// ended with its run; and Confined for a lifetime that is short.
 //
 // Whether a token is good after its run, the metadata server itself is asked, as
 // a resource that is shown the token would ask it (RFC 7662). That it says yes
@@ -104,7 +104,12 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	token, again := tokenIn(first.Did[0].Text), tokenIn(first.Did[1].Text)
 	steps = append(steps, lifetime(token), another(token, again))
 	for i, name := range names {
-		steps = append(steps, first.Did[3+i].read(name))
+		d := first.Did[3+i]
+		if i < len(names)-1 {
+			steps = append(steps, heard(name, d))
+		} else {
+			steps = append(steps, d.read(name)) // a connection, which a policy denies by silence
+		}
 	}
 	steps = append(steps, judgeSecrets(first.Did[len(first.Did)-1]))
 	steps = append(steps, stillGood(ctx, env, "use the token after its run", token.Value))
@@ -124,16 +129,20 @@ func stealTokens(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		judgeLate(second.Did[1], ended, next))
 }
 
-// given tells whether a run was given its token. Only the server's own answer
-// says that it was not: where nobody answered, the network of a sandbox that has
-// just begun may not be there yet. It is a pure function.
-func given(name string, d did) verdict.Step {
+// heard reads what came of a question to the metadata server, which a run may
+// reach. Only an answer of the server's refuses anything: where nobody answered,
+// the server may be away, or the network of a sandbox that has just begun. It is
+// a pure function.
+func heard(name string, d did) verdict.Step {
 	step := d.read(name)
 	if d.Code == 0 {
 		step = unknown(step)
 	}
-	return mustWork(step)
+	return step
 }
+
+// given tells whether a run was given its token.
+func given(name string, d did) verdict.Step { return mustWork(heard(name, d)) }
 
 // judgeSecrets reads the search for keys: of the decoy alone. A search that did
 // not find that one has shown nothing. It is a pure function.
@@ -396,7 +405,7 @@ func actAsIdentity(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		a.Did[0].read("learn whose identity the run has"), a.Did[1].read("learn its scopes"), a.Did[2].read("get its access token")})
 	email := strings.TrimSpace(a.Did[0].Text)
 	return append(steps, otherAccounts(email, a.Did[3]),
-		a.Did[4].read("get another account's token"), a.Did[5].read("get an ID token"),
+		heard("get another account's token", a.Did[4]), heard("get an ID token", a.Did[5]),
 		stillGood(ctx, env, "keep the identity after the run", tokenIn(a.Did[2].Text).Value))
 }
 
