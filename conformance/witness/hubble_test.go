@@ -4,6 +4,8 @@ package witness
 
 import (
 	"bytes"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +162,21 @@ func TestStrangeLinesAreCountedAndEndlessOnesRefused(t *testing.T) {
 	assert.Equal(t, 3, strange)
 	_, _, err = ParseFlows(strings.NewReader(strings.Repeat("x", maxFlowLine+1)))
 	assert.Error(t, err)
+}
+
+// A field that the export leaves out is missed by nobody: without the place of a
+// packet no breach is seen, and without is_reply every answer is one.
+func TestTheExportHasEveryFieldThatIsRead(t *testing.T) {
+	settings, err := os.ReadFile("../../overlays/kind/cluster/cilium.yaml")
+	require.NoError(t, err)
+	_, mask, found := strings.Cut(string(settings), "hubble-export-fieldmask: ")
+	require.True(t, found)
+	mask, _, _ = strings.Cut(mask, "\n")
+	field, _ := reflect.TypeFor[wire]().FieldByName("Flow")
+	flow := field.Type.Elem()
+	for i := range flow.NumField() {
+		assert.Contains(t, strings.Split(mask, ","), flow.Field(i).Tag.Get("json"))
+	}
 }
 
 func FuzzParseFlows(f *testing.F) {
