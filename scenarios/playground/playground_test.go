@@ -235,6 +235,14 @@ func TestAFolderIsFullOrItIsNot(t *testing.T) {
 	}
 }
 
+func TestAFolderForbidsAProgramAndAFullRunDoesNot(t *testing.T) {
+	for err, want := range map[error]verdict.Class{
+		syscall.EROFS: verdict.ReadOnly, syscall.EACCES: verdict.Permission, syscall.EAGAIN: verdict.Unknown, syscall.EMFILE: verdict.Unknown,
+	} {
+		assert.Equal(t, want, notStarted("start", err).Class, "%v", err)
+	}
+}
+
 func TestLimitsAreJudged(t *testing.T) {
 	assert.True(t, judgeLimit("x", limit{name: "files", hard: infinite, soft: 5}).OK)
 	assert.Equal(t, verdict.Confined, judgeLimit("x", limit{name: "files", soft: 256, hard: 256}).Class)

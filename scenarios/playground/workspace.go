@@ -128,7 +128,7 @@ func runFrom(ctx context.Context, dir, nonce string) verdict.Step {
 	path := filepath.Join(dir, ".stockade-program-"+nonce)
 	defer os.Remove(path) //nolint:errcheck // the sandbox is thrown away
 	if err := install(path); err != nil {
-		return probe.Denied(name, err)
+		return notStarted(name, err)
 	}
 	out, err := exec.CommandContext(ctx, path).CombinedOutput() //nolint:gosec // it is ourselves
 	switch {
@@ -140,7 +140,18 @@ func runFrom(ctx context.Context, dir, nonce string) verdict.Step {
 	case err == nil:
 		return probe.Failed(name, verdict.Unknown, "it said %.60q", out)
 	}
-	return probe.Denied(name, err)
+	return notStarted(name, err)
+}
+
+// notStarted reads why a program did not start. That the run has no more
+// processes or files is its other attacks' doing, of which many are made at a
+// time, and says nothing of the folder. It is a pure function.
+func notStarted(name string, err error) verdict.Step {
+	step := probe.Denied(name, err)
+	if step.Class == verdict.ResourceLimit {
+		step.Class = verdict.Unknown
+	}
+	return step
 }
 
 func install(path string) (err error) {

@@ -70,10 +70,8 @@ func runCoffee(ctx context.Context, env *probe.Env) []verdict.Step {
 	case ctx.Err() != nil:
 		// Slow is not broken: a loaded machine must not look like a breach.
 		step.Class, step.Detail = verdict.Unknown, "out of time"
-	case errors.Is(err, exec.ErrNotFound):
-		step.Detail = "the sandbox has no python3"
 	case err != nil:
-		step.Detail = fmt.Sprintf("%v: %s", err, lastLine(errs.String()))
+		step.Class, step.Detail = noTotals(err, errs.String())
 	default:
 		return []verdict.Step{
 			{Name: onStdout, Expect: verdict.MustWork, OK: true, Detail: out.String(), Millis: step.Millis},
@@ -81,6 +79,19 @@ func runCoffee(ctx context.Context, env *probe.Env) []verdict.Step {
 		}
 	}
 	return []verdict.Step{step}
+}
+
+// noTotals reads why the program did not end well. That the sandbox has no more
+// processes or files is its other attacks' doing, of which many are made at a
+// time. It is a pure function.
+func noTotals(err error, said string) (verdict.Class, string) {
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return verdict.Absent, "the sandbox has no python3"
+	case probe.Classify(err) == verdict.ResourceLimit:
+		return verdict.Unknown, err.Error()
+	}
+	return verdict.Absent, fmt.Sprintf("%v: %s", err, lastLine(said))
 }
 
 // judgeCoffee compares what came back with what is right for the nonce. A step

@@ -4,11 +4,14 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -157,6 +160,16 @@ func TestOnlyAFastWarmClaimIsGood(t *testing.T) {
 	assert.True(t, judgeWarm("x", claimed{time.Second, "warm"}, cold).OK)
 	assert.False(t, judgeWarm("x", claimed{6 * time.Second, "warm"}, cold).OK)
 	assert.False(t, judgeWarm("x", claimed{time.Second, "cold"}, cold).OK)
+}
+
+func TestAProgramThatFailsIsABreachAndAFullSandboxIsNone(t *testing.T) {
+	for err, want := range map[error]verdict.Class{
+		exec.ErrNotFound: verdict.Absent, errors.New("exit status 1"): verdict.Absent, syscall.EACCES: verdict.Absent,
+		syscall.EAGAIN: verdict.Unknown, syscall.ENOMEM: verdict.Unknown,
+	} {
+		class, detail := noTotals(err, "Traceback")
+		assert.Equal(t, want, class, detail)
+	}
 }
 
 func TestASlowWarmClaimIsMeasuredAgain(t *testing.T) {
