@@ -135,7 +135,7 @@ pins: ## Bring all modules to one version of what they share, after one was chan
 	go run ./internal/pins
 
 .PHONY: docs
-docs: ## Write the generated part of docs
+docs: ## Write the generated part of docs, and the README's run
 	go run ./internal/docsgen
 
 .PHONY: clean
