@@ -29,17 +29,17 @@ import (
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
 
-// gate is the scenario that shows that network policies are enforced at all.
-const gate = "sandbox.policy-enforced"
+// enforcement is the scenario that shows that network policies are enforced at all.
+const enforcement = "sandbox.policy-enforced"
 
-// gateOf returns the gate of a target's network verdicts: that of the deployment
-// which the profile is about. Another target of it, the seed's template or a
-// user's, may let everything public out, and a gate that is not of the profile
-// could not hold: the default policy lets everything public out too, and a run
-// of the playground has no network that a policy could drop. There each verdict
-// that rests on a policy still needs a drop by one in the flow log.
-func gateOf(p suite.Profile, target string) *suite.Scenario {
-	s, ok := all.Registry.Get(gate)
+// enforcementOf returns the scenario without which no network verdict of a target is
+// Held: that of the deployment which the profile is about. Another target of it, the
+// seed's template or a user's, may let everything public out, and a scenario that is
+// not of the profile could not hold: the default policy lets everything public out
+// too, and a run of the playground has no network that a policy could drop. There each
+// verdict that rests on a policy still needs a drop by one in the flow log.
+func enforcementOf(p suite.Profile, target string) *suite.Scenario {
+	s, ok := all.Registry.Get(enforcement)
 	if !ok || target != p.Target || !p.Has(s) {
 		return nil
 	}
@@ -118,13 +118,13 @@ func routerOf(t descriptor.Target) string {
 }
 
 // attack runs scenarios of a profile against a target.
-func (f *field) attack(ctx context.Context, name string, t descriptor.Target, gate *suite.Scenario, o RunOptions) (*runner.Run, error) {
+func (f *field) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
 	ground, err := f.ground(t)
 	if err != nil {
 		return nil, err
 	}
 	return f.execute(ctx, runner.Options{
-		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Gate: gate,
+		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Enforcement: enforcement,
 		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(t),
 	})
 }
@@ -148,7 +148,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Gate: gateOf(o.Profile, t.Target()),
+		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Enforcement: enforcementOf(o.Profile, t.Target()),
 		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.Features,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
@@ -211,7 +211,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if !there {
 		return nil, incomplete("%s is not deployed here: `stockade up --profile %s` deploys it, or in a Pulumi stack the key stockade:profiles", o.Target, o.Profile.ID)
 	}
-	return f.attack(ctx, o.Target, t, gateOf(o.Profile, o.Target), o)
+	return f.attack(ctx, o.Target, t, enforcementOf(o.Profile, o.Target), o)
 }
 
 // Prove implements [Runner].
@@ -276,7 +276,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 				if m.OwnService {
 					t.Service = m.Account()
 				}
-				// A mutant's policy is weak on purpose: it has no gate to pass.
+				// A mutant's policy is weak on purpose: nothing shows that it is enforced.
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},

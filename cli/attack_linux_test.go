@@ -17,17 +17,17 @@ import (
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
-func TestTheGateIsOfTheTargetsThatItCanHoldOn(t *testing.T) {
+func TestEnforcementIsAskedOfTheTargetsThatItCanHoldOn(t *testing.T) {
 	for _, p := range suite.Profiles {
-		s := gateOf(p, p.Target)
+		s := enforcementOf(p, p.Target)
 		if p.ID != suite.DefaultProfile {
-			assert.Nil(t, s, "%s: its own policy lets the gate's packets out, or there is no network", p.ID)
+			assert.Nil(t, s, "%s: its own policy lets its packets out, or there is no network", p.ID)
 			continue
 		}
 		require.NotNil(t, s, p.ID)
 		assert.Contains(t, s.Claims, "AS-12")
 		for _, target := range []string{"seed", "template/mine"} {
-			assert.Nil(t, gateOf(p, target), target)
+			assert.Nil(t, enforcementOf(p, target), target)
 		}
 	}
 }

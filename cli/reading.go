@@ -278,7 +278,7 @@ The exit code is that of the run.`,
 			if err != nil {
 				return err
 			}
-			return withCode(r.Gate(), nil)
+			return withCode(r.ExitCode(), nil)
 		},
 	}
 	jsonFlag(cmd, &o.json)
