@@ -232,29 +232,9 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if !f.Disruptive {
 		return nil, nil, usage("proving weakens what protects the cluster, and the target's descriptor does not allow that (disruptive)")
 	}
-	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
-	picked, unfelt := prove.List(own, f.Features)
-	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
-		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
-			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
-		}
-	}
-	scenarios := o.Profile.Of(all.Registry.All())
-	if len(o.Mutants) > 0 {
-		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
-		if len(picked) == 0 {
-			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
-		}
-		// Only what these mutants are about has to hold on the reference.
-		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
-			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
-				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
-			})
-		})
-	}
-	// The canary may be of another profile than this, and must hold all the same.
-	if honest, ok := all.Registry.Get(o.Profile.Canary); ok && !slices.Contains(scenarios, honest) {
-		scenarios = append(scenarios, honest)
+	picked, scenarios, err := f.choose(o, mutants)
+	if err != nil {
+		return nil, nil, err
 	}
 	id, err := kind.ReadIdentity(m.home)
 	if err != nil {
@@ -287,6 +267,35 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		err = nil // the matrix says it, and the exit code
 	}
 	return kills, run, err
+}
+
+// choose returns the mutants to prove, and the scenarios that must hold without
+// them: those of the profile, or where mutants were named, what these are about.
+func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
+	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
+	picked, unfelt := prove.List(own, f.Features)
+	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
+		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
+			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
+		}
+	}
+	scenarios := o.Profile.Of(all.Registry.All())
+	if len(o.Mutants) > 0 {
+		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+		if len(picked) == 0 {
+			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
+		}
+		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
+			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
+			})
+		})
+	}
+	// The canary may be of another profile than this, and must hold all the same.
+	if honest, ok := all.Registry.Get(o.Profile.Canary); ok && !slices.Contains(scenarios, honest) {
+		scenarios = append(scenarios, honest)
+	}
+	return picked, scenarios, nil
 }
 
 // Cleanup implements [Runner].

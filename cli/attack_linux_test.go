@@ -86,6 +86,37 @@ func TestTheNamespaceOfATargetIsMadeByItsPartAlone(t *testing.T) {
 	assert.Len(t, seen, len(namespaces), "each target has a part")
 }
 
+func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	p, ok := suite.ProfileByID("kode-gopher-local")
+	require.True(t, ok)
+	of := func(features []suite.Feature, named ...string) (picked []string, scenarios []string, err error) {
+		f := &field{Descriptor: &descriptor.Descriptor{Features: features}}
+		ms, ss, err := f.choose(ProveOptions{Profile: p, Mutants: named}, mutants)
+		for _, m := range ms {
+			picked = append(picked, m.ID)
+		}
+		for _, s := range ss {
+			scenarios = append(scenarios, s.ID)
+		}
+		return picked, scenarios, err
+	}
+	every := []suite.Feature{suite.GVisor, suite.IPv6, suite.Admission, suite.WarmPool, suite.PodNetwork, suite.RunIdentity}
+	picked, scenarios, err := of(every, "kode-gopher-node-persist")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"kode-gopher-node-persist"}, picked)
+	assert.ElementsMatch(t, []string{"kode-gopher.app-wipe", "kode-gopher.session-separation", p.Canary}, scenarios)
+
+	picked, scenarios, err = of(every)
+	require.NoError(t, err)
+	assert.Contains(t, picked, "kode-gopher-ipv6-exceptions")
+	assert.NotContains(t, picked, "automount-token", "it is of another profile")
+	assert.Len(t, scenarios, len(p.Of(all.Registry.All())))
+	_, _, err = of([]suite.Feature{suite.PodNetwork}, "kode-gopher-ipv6-exceptions")
+	assert.ErrorContains(t, err, "lacks what they need")
+}
+
 func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {
 	quiet, loud, fatal := &suite.Scenario{ID: "a.quiet"}, &suite.Scenario{ID: "b.loud", Exclusive: true}, &suite.Scenario{ID: "c.fatal", MayKill: true}
 	f := &field{Descriptor: &descriptor.Descriptor{}}
