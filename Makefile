@@ -121,7 +121,7 @@ build: ## Build bin/stockade
 lint: ## Check the format and what go vet finds
 	test -z "$$(gofmt -l $$(git ls-files '*.go'))"
 	go vet $(REST)
-	go vet -tags cluster ./conformance/... ./workloads/...
+	go vet -tags cluster ./conformance/... ./workloads/... ./infra/node/engine/...
 
 .PHONY: golangci
 golangci: bin/golangci-lint ## Check with all linters of .golangci.yml; builds golangci-lint first
@@ -135,7 +135,7 @@ pins: ## Bring all modules to one version of what they share, after one was chan
 	go run ./internal/pins
 
 .PHONY: docs
-docs: ## Write the generated part of docs
+docs: ## Write the generated part of docs, and the README's run
 	go run ./internal/docsgen
 
 .PHONY: clean

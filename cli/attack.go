@@ -322,7 +322,7 @@ func (a *App) conclude(ctx context.Context, run *runner.Run, kills []runner.Kill
 	if failed != nil {
 		a.complain(failed)
 	}
-	return withCode(r.Gate(), nil)
+	return withCode(r.ExitCode(), nil)
 }
 
 // deliver waives, keeps, writes and prints a report.

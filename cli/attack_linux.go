@@ -29,17 +29,17 @@ import (
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
 
-// gate is the scenario that shows that network policies are enforced at all.
-const gate = "sandbox.policy-enforced"
+// enforcement is the scenario that shows that network policies are enforced at all.
+const enforcement = "sandbox.policy-enforced"
 
-// gateOf returns the gate of a target's network verdicts: that of the deployment
-// which the profile is about. Another target of it, the seed's template or a
-// user's, may let everything public out, and a gate that is not of the profile
-// could not hold: the default policy lets everything public out too, and a run
-// of the playground has no network that a policy could drop. There each verdict
-// that rests on a policy still needs a drop by one in the flow log.
-func gateOf(p suite.Profile, target string) *suite.Scenario {
-	s, ok := all.Registry.Get(gate)
+// enforcementOf returns the scenario without which no network verdict of a target is
+// Held: that of the deployment which the profile is about. Another target of it, the
+// seed's template or a user's, may let everything public out, and a scenario that is
+// not of the profile could not hold: the default policy lets everything public out
+// too, and a run of the playground has no network that a policy could drop. There each
+// verdict that rests on a policy still needs a drop by one in the flow log.
+func enforcementOf(p suite.Profile, target string) *suite.Scenario {
+	s, ok := all.Registry.Get(enforcement)
 	if !ok || target != p.Target || !p.Has(s) {
 		return nil
 	}
@@ -118,13 +118,13 @@ func routerOf(t descriptor.Target) string {
 }
 
 // attack runs scenarios of a profile against a target.
-func (f *field) attack(ctx context.Context, name string, t descriptor.Target, gate *suite.Scenario, o RunOptions) (*runner.Run, error) {
+func (f *field) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
 	ground, err := f.ground(t)
 	if err != nil {
 		return nil, err
 	}
 	return f.execute(ctx, runner.Options{
-		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Gate: gate,
+		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Enforcement: enforcement,
 		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(t),
 	})
 }
@@ -148,7 +148,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Gate: gateOf(o.Profile, t.Target()),
+		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Enforcement: enforcementOf(o.Profile, t.Target()),
 		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.Features,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
@@ -211,7 +211,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if !there {
 		return nil, incomplete("%s is not deployed here: `stockade up --profile %s` deploys it, or in a Pulumi stack the key stockade:profiles", o.Target, o.Profile.ID)
 	}
-	return f.attack(ctx, o.Target, t, gateOf(o.Profile, o.Target), o)
+	return f.attack(ctx, o.Target, t, enforcementOf(o.Profile, o.Target), o)
 }
 
 // Prove implements [Runner].
@@ -232,29 +232,9 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if !f.Disruptive {
 		return nil, nil, usage("proving weakens what protects the cluster, and the target's descriptor does not allow that (disruptive)")
 	}
-	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
-	picked, unfelt := prove.List(own, f.Features)
-	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
-		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
-			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
-		}
-	}
-	scenarios := o.Profile.Of(all.Registry.All())
-	if len(o.Mutants) > 0 {
-		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
-		if len(picked) == 0 {
-			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
-		}
-		// Only what these mutants are about has to hold on the reference.
-		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
-			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
-				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
-			})
-		})
-	}
-	// The canary may be of another profile than this, and must hold all the same.
-	if honest, ok := all.Registry.Get(o.Profile.Canary); ok && !slices.Contains(scenarios, honest) {
-		scenarios = append(scenarios, honest)
+	picked, scenarios, err := f.choose(o, mutants)
+	if err != nil {
+		return nil, nil, err
 	}
 	id, err := kind.ReadIdentity(m.home)
 	if err != nil {
@@ -276,7 +256,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 				if m.OwnService {
 					t.Service = m.Account()
 				}
-				// A mutant's policy is weak on purpose: it has no gate to pass.
+				// A mutant's policy is weak on purpose: nothing shows that it is enforced.
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},
@@ -287,6 +267,35 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		err = nil // the matrix says it, and the exit code
 	}
 	return kills, run, err
+}
+
+// choose returns the mutants to prove, and the scenarios that must hold without
+// them: those of the profile, or where mutants were named, what these are about.
+func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
+	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
+	picked, unfelt := prove.List(own, f.Features)
+	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
+		if len(o.Mutants) == 0 || slices.Contains(o.Mutants, id) {
+			o.Progress.Note("mutant %s is left out: the target has no %s, without which it cannot be felt", id, unfelt[id])
+		}
+	}
+	scenarios := o.Profile.Of(all.Registry.All())
+	if len(o.Mutants) > 0 {
+		picked = slices.DeleteFunc(picked, func(m prove.Mutant) bool { return !slices.Contains(o.Mutants, m.ID) })
+		if len(picked) == 0 {
+			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
+		}
+		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
+			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
+			})
+		})
+	}
+	// The canary may be of another profile than this, and must hold all the same.
+	if honest, ok := all.Registry.Get(o.Profile.Canary); ok && !slices.Contains(scenarios, honest) {
+		scenarios = append(scenarios, honest)
+	}
+	return picked, scenarios, nil
 }
 
 // Cleanup implements [Runner].

@@ -17,17 +17,17 @@ import (
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
-func TestTheGateIsOfTheTargetsThatItCanHoldOn(t *testing.T) {
+func TestEnforcementIsAskedOfTheTargetsThatItCanHoldOn(t *testing.T) {
 	for _, p := range suite.Profiles {
-		s := gateOf(p, p.Target)
+		s := enforcementOf(p, p.Target)
 		if p.ID != suite.DefaultProfile {
-			assert.Nil(t, s, "%s: its own policy lets the gate's packets out, or there is no network", p.ID)
+			assert.Nil(t, s, "%s: its own policy lets its packets out, or there is no network", p.ID)
 			continue
 		}
 		require.NotNil(t, s, p.ID)
 		assert.Contains(t, s.Claims, "AS-12")
 		for _, target := range []string{"seed", "template/mine"} {
-			assert.Nil(t, gateOf(p, target), target)
+			assert.Nil(t, enforcementOf(p, target), target)
 		}
 	}
 }
@@ -84,6 +84,37 @@ func TestTheNamespaceOfATargetIsMadeByItsPartAlone(t *testing.T) {
 		assert.True(t, found, "%s makes its namespace %s", p.Name, namespace)
 	}
 	assert.Len(t, seen, len(namespaces), "each target has a part")
+}
+
+func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	p, ok := suite.ProfileByID("kode-gopher-local")
+	require.True(t, ok)
+	of := func(features []suite.Feature, named ...string) (picked []string, scenarios []string, err error) {
+		f := &field{Descriptor: &descriptor.Descriptor{Features: features}}
+		ms, ss, err := f.choose(ProveOptions{Profile: p, Mutants: named}, mutants)
+		for _, m := range ms {
+			picked = append(picked, m.ID)
+		}
+		for _, s := range ss {
+			scenarios = append(scenarios, s.ID)
+		}
+		return picked, scenarios, err
+	}
+	every := []suite.Feature{suite.GVisor, suite.IPv6, suite.Admission, suite.WarmPool, suite.PodNetwork, suite.RunIdentity}
+	picked, scenarios, err := of(every, "kode-gopher-node-persist")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"kode-gopher-node-persist"}, picked)
+	assert.ElementsMatch(t, []string{"kode-gopher.app-wipe", "kode-gopher.session-separation", p.Canary}, scenarios)
+
+	picked, scenarios, err = of(every)
+	require.NoError(t, err)
+	assert.Contains(t, picked, "kode-gopher-ipv6-exceptions")
+	assert.NotContains(t, picked, "automount-token", "it is of another profile")
+	assert.Len(t, scenarios, len(p.Of(all.Registry.All())))
+	_, _, err = of([]suite.Feature{suite.PodNetwork}, "kode-gopher-ipv6-exceptions")
+	assert.ErrorContains(t, err, "lacks what they need")
 }
 
 func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {

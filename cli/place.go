@@ -145,8 +145,8 @@ func (a *App) upCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Build the sealed cluster, the range and the sandboxes", Args: cobra.NoArgs,
 		Long: `Bring up, in this order: the images, the seal (proved before anything else runs
-in it), the container engine, the cluster, the range, the sandboxes. What stands
-already is left as it is; what an earlier call left half done is taken over.
+in it), the container engine, the gate, the range, the cluster, the sandboxes. What
+stands already is left as it is; what an earlier call left half done is taken over.
 
 Which systems are deployed is said by profile, as for "stockade run"; those that an
 earlier call has deployed stay.`,

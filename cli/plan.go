@@ -64,7 +64,7 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 			if err := a.deliver(r, waivers, o); err != nil {
 				return err
 			}
-			return withCode(r.Gate(), nil)
+			return withCode(r.ExitCode(), nil)
 		},
 	}
 	o.flags(cmd)

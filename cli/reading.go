@@ -256,7 +256,8 @@ func (a *App) reportCmd() *cobra.Command {
 		Use: "report [FILE|RUN]", Short: "Show a report again, or compare two", Args: cobra.MaximumNArgs(1),
 		Long: `Show a kept report (the newest without an argument), a file, or "-" for stdin. The
 report is checked first: every Held in it is judged again from its own evidence.
-The exit code is that of the run.`,
+The exit code is that of the run; of one that was interrupted it is 3, or 1 where
+something was breached before.`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.keptNames(), cobra.ShellCompDirectiveDefault
 		},
@@ -278,7 +279,7 @@ The exit code is that of the run.`,
 			if err != nil {
 				return err
 			}
-			return withCode(r.Gate(), nil)
+			return withCode(r.ExitCode(), nil)
 		},
 	}
 	jsonFlag(cmd, &o.json)

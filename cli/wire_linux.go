@@ -33,6 +33,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
+	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/infra/doctor"
 	"github.com/stockade-dev/stockade/infra/kind"
 	"github.com/stockade-dev/stockade/infra/kube"
@@ -63,7 +64,7 @@ func Main(args []string) int {
 	home, err := Home(os.Getenv)
 	if err != nil {
 		app.complain(err)
-		return 2
+		return verdict.ExitUsage
 	}
 	m := machine{home: home}
 	app.Home = home
@@ -238,7 +239,7 @@ func (l imageLayer) Status(ctx context.Context) (State, error) {
 	return State{Up: true, Detail: images.NodeTag}, nil
 }
 
-// Down keeps the images: they took half an hour, and are only files.
+// Down keeps the images: they took long, and are only files.
 func (imageLayer) Down(context.Context, *progress.Reporter) error { return nil }
 
 // engineLayer is the seal, proved, and the engine in it.

@@ -104,11 +104,14 @@ patches:
 
 func TestNoOverlayPullsFromARegistry(t *testing.T) {
 	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, KodeGopherDev, KodeGopherSharedDev} {
+		n := 0
 		for _, o := range rendered(t, overlay) {
 			eachImage(o.Object, func(image string) {
+				n++
 				assert.True(t, strings.HasPrefix(image, "stockade.local/"), "%s of %s uses the image %s", o.GetKind(), overlay, image)
 			})
 		}
+		assert.Positive(t, n, "%s has images", overlay)
 	}
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scenarios is the registry of all attacks. Each family is a package
-// of its own; each file in it declares one attack.
+// Package scenarios holds all attacks: each family is a package below it, and a
+// file there declares one attack, or the cases of one rule. Package all is their
+// registry.
 package scenarios

@@ -41,7 +41,6 @@ const (
 	typeRecord       = "gcp:dns/recordSet:RecordSet"
 	typeService      = "gcp:projects/service:Service"
 	typeProjectIAM   = "gcp:projects/iAMMember:IAMMember"
-	typeAccountIAM   = "gcp:serviceaccount/iAMMember:IAMMember"
 	typeAccountKey   = "gcp:serviceaccount/key:Key"
 	typeRepository   = "gcp:artifactregistry/repository:Repository"
 	typeBinauthz     = "gcp:binaryauthorization/policy:Policy"

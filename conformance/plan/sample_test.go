@@ -9,6 +9,9 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // full is the profile under which every rule has something to say.
 var full = Profile{Name: "full", AllowList: true, Perimeter: true, Workloads: true}
 
+// typeAccountIAM is one of the types that rules know by their last part alone.
+const typeAccountIAM = "gcp:serviceaccount/iAMMember:IAMMember"
+
 type obj = map[string]any
 
 func vip() []any { return []any{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"} }

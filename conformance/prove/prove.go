@@ -27,8 +27,7 @@ type Mutant struct {
 	// tell one weakened control from a policy that is not there at all.
 	Holds []string
 	// Alone is true when the weakening is felt outside of the mutant's own
-	// namespace (a RuntimeClass, an admission policy, a node), so that nothing
-	// else may run beside it.
+	// namespace (on a node), so that nothing else may run beside it.
 	Alone bool
 }
 

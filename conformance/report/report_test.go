@@ -194,7 +194,7 @@ func TestJUnitFailsWhereTheExitCodeDoes(t *testing.T) {
 		require.NoError(t, r.JUnit(&b))
 		var back junitSuites
 		require.NoError(t, xml.Unmarshal(b.Bytes(), &back))
-		assert.Equal(t, r.Gate() != verdict.ExitConformant, back.Failures+back.Errors > 0, name)
+		assert.Equal(t, r.ExitCode() != verdict.ExitConformant, back.Failures+back.Errors > 0, name)
 	}
 }
 

@@ -41,7 +41,7 @@ type Report struct {
 	Results []Result `json:"results"`
 	// Mutants is the kill matrix, if mutants were tried: what Held is worth.
 	Mutants []Mutant `json:"mutants,omitempty"`
-	// Waivers are those that changed the gate of this run. They change no
+	// Waivers are those that changed the exit code of this run. They change no
 	// verdict.
 	Waivers []Waiver `json:"waivers,omitempty"`
 	// Residue lists objects that the cleanup could not remove.

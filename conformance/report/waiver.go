@@ -12,7 +12,7 @@ import (
 )
 
 // Waiver says that somebody answers for a scenario that is not Held. It
-// changes the gate (the exit code), never the verdict.
+// changes the exit code, never the verdict.
 type Waiver struct {
 	// Scenario is the id it is for; families and claims cannot be waived.
 	Scenario string `json:"scenario"`
@@ -25,7 +25,7 @@ type Waiver struct {
 
 // Waivers reads a YAML document {waivers: [{scenario, reason, owner, expires}]}.
 // known tells which scenario ids exist. An incomplete, unknown, doubled or
-// expired waiver is an error: a gate that quietly ignores its own exceptions
+// expired waiver is an error: a check that quietly ignores its own exceptions
 // is worse than none.
 func Waivers(doc []byte, known func(id string) bool, now time.Time) ([]Waiver, error) {
 	var file struct {
@@ -82,11 +82,11 @@ func (r *Report) Waive(all []Waiver) (unused []string) {
 	return unused
 }
 
-// Gate returns the exit code of a run with this report: that of the worst
+// ExitCode returns the exit code of a run with this report: that of the worst
 // verdict which is not waived, then residue, then mutants that were not
 // killed. With everything waived that was asked for nothing was shown, which is
 // inconclusive.
-func (r *Report) Gate() int {
+func (r *Report) ExitCode() int {
 	waived := map[string]bool{}
 	for _, w := range r.Waivers {
 		waived[w.Scenario] = true

@@ -53,16 +53,16 @@ func TestAWaiverLastsToTheEndOfItsDay(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestAWaiverChangesTheGateAndNoVerdict(t *testing.T) {
+func TestAWaiverChangesTheExitCodeAndNoVerdict(t *testing.T) {
 	run := sample()
 	run.Outcomes, run.Residue = run.Outcomes[:3], nil // held, breached, held
 	r, err := From(run, nil)
 	require.NoError(t, err)
-	assert.Equal(t, verdict.ExitBreached, r.Gate())
+	assert.Equal(t, verdict.ExitBreached, r.ExitCode())
 
 	unused := r.Waive([]Waiver{waiver("egress.metadata"), waiver("egress.tcp")})
 	assert.Equal(t, []string{"egress.tcp"}, unused, "what is held needs none")
-	assert.Equal(t, verdict.ExitConformant, r.Gate())
+	assert.Equal(t, verdict.ExitConformant, r.ExitCode())
 	assert.Equal(t, verdict.Breached, r.Summary.Verdict)
 	var b bytes.Buffer
 	require.NoError(t, r.Text(&b, Style{}))
@@ -70,24 +70,24 @@ func TestAWaiverChangesTheGateAndNoVerdict(t *testing.T) {
 	require.NoError(t, r.Validate())
 }
 
-func TestTheGate(t *testing.T) {
-	gate := func(change func(*runner.Run), kills ...runner.Kill) int {
+func TestTheExitCode(t *testing.T) {
+	exitCode := func(change func(*runner.Run), kills ...runner.Kill) int {
 		run := sample()
 		run.Outcomes, run.Residue = run.Outcomes[:1], nil
 		change(run)
 		r, err := From(run, kills)
 		require.NoError(t, err)
-		return r.Gate()
+		return r.ExitCode()
 	}
-	assert.Equal(t, verdict.ExitConformant, gate(func(*runner.Run) {}))
-	assert.Equal(t, verdict.ExitResidue, gate(func(r *runner.Run) { r.Residue = []string{"a Pod"} }))
-	assert.Equal(t, verdict.ExitInconclusive, gate(func(r *runner.Run) { r.Incomplete = "interrupted" }))
-	assert.Equal(t, verdict.ExitInconclusive, gate(func(r *runner.Run) { r.Outcomes = nil }), "nothing tested")
-	assert.Equal(t, verdict.ExitBreached, gate(func(r *runner.Run) { *r = *sample() }), "a breach outweighs all else")
-	assert.Equal(t, verdict.ExitInconclusive, gate(func(*runner.Run) {}, kills()...), "a void mutant")
-	assert.Equal(t, verdict.ExitConformant, gate(func(*runner.Run) {}, kills()[0]))
+	assert.Equal(t, verdict.ExitConformant, exitCode(func(*runner.Run) {}))
+	assert.Equal(t, verdict.ExitResidue, exitCode(func(r *runner.Run) { r.Residue = []string{"a Pod"} }))
+	assert.Equal(t, verdict.ExitInconclusive, exitCode(func(r *runner.Run) { r.Incomplete = "interrupted" }))
+	assert.Equal(t, verdict.ExitInconclusive, exitCode(func(r *runner.Run) { r.Outcomes = nil }), "nothing tested")
+	assert.Equal(t, verdict.ExitBreached, exitCode(func(r *runner.Run) { *r = *sample() }), "a breach outweighs all else")
+	assert.Equal(t, verdict.ExitInconclusive, exitCode(func(*runner.Run) {}, kills()...), "a void mutant")
+	assert.Equal(t, verdict.ExitConformant, exitCode(func(*runner.Run) {}, kills()[0]))
 	survivor := runner.Kill{Mutant: "open-egress", Scenario: "egress.udp", Fate: runner.Survived}
-	assert.Equal(t, verdict.ExitBreached, gate(func(*runner.Run) {}, survivor))
+	assert.Equal(t, verdict.ExitBreached, exitCode(func(*runner.Run) {}, survivor))
 }
 
 func TestWithEverythingWaivedNothingWasShown(t *testing.T) {
@@ -96,16 +96,16 @@ func TestWithEverythingWaivedNothingWasShown(t *testing.T) {
 	r, err := From(run, nil)
 	require.NoError(t, err)
 	assert.Empty(t, r.Waive([]Waiver{waiver("egress.metadata")}))
-	assert.Equal(t, verdict.ExitInconclusive, r.Gate())
+	assert.Equal(t, verdict.ExitInconclusive, r.ExitCode())
 
-	// The run's gate was added by the runner: it is no answer to what was asked.
+	// That policies are enforced was added by the runner: it is no answer to what was asked.
 	run.Outcomes = sample().Outcomes[:2]
 	run.Outcomes[0].Added = true
 	r, err = From(run, nil)
 	require.NoError(t, err)
 	r.Waive([]Waiver{waiver("egress.metadata")})
-	assert.Equal(t, verdict.ExitInconclusive, r.Gate())
+	assert.Equal(t, verdict.ExitInconclusive, r.ExitCode())
 	r.Results[1].Added = false // egress.tcp; now it was asked for
 	require.Equal(t, "egress.tcp", r.Results[1].ID)
-	assert.Equal(t, verdict.ExitConformant, r.Gate())
+	assert.Equal(t, verdict.ExitConformant, r.ExitCode())
 }

@@ -135,11 +135,11 @@ type Options struct {
 	Scenarios []*suite.Scenario
 	// Profile is the id of the profile that they are of.
 	Profile string
-	// Gate, where it is set, is the scenario that shows that the target's
+	// Enforcement, where it is set, is the scenario that shows that the target's
 	// network policies are enforced. It runs, whether it was selected or not, if
 	// any other scenario that applies rests on the network; where it does not
 	// hold, none of them does.
-	Gate *suite.Scenario
+	Enforcement *suite.Scenario
 	// TargetName is what is attacked: a name of the descriptor's, a mutant's id,
 	// or "template/" with the name of a user's own template.
 	TargetName string
@@ -165,8 +165,8 @@ type Options struct {
 	Timeouts Timeouts
 	Progress *progress.Reporter
 
-	// gateAdded is true where nobody selected the gate.
-	gateAdded bool
+	// enforcementAdded is true where nobody selected that scenario.
+	enforcementAdded bool
 }
 
 func (o *Options) check() error {
@@ -182,7 +182,7 @@ func (o *Options) check() error {
 	case o.Seal == nil:
 		return errors.New("no proof of the seal was given: attacks are not sent where they could leave the machine")
 	}
-	o.addGate()
+	o.addEnforcement()
 	if o.Parallel <= 0 {
 		o.Parallel = 16
 	}
@@ -193,13 +193,13 @@ func (o *Options) check() error {
 	return nil
 }
 
-func (o *Options) addGate() {
-	if o.Gate == nil || !slices.ContainsFunc(o.Scenarios, networked) ||
-		slices.ContainsFunc(o.Scenarios, func(s *suite.Scenario) bool { return s.ID == o.Gate.ID }) {
+func (o *Options) addEnforcement() {
+	if o.Enforcement == nil || !slices.ContainsFunc(o.Scenarios, networked) ||
+		slices.ContainsFunc(o.Scenarios, func(s *suite.Scenario) bool { return s.ID == o.Enforcement.ID }) {
 		return
 	}
-	o.gateAdded = true
-	o.Scenarios = append(slices.Clone(o.Scenarios), o.Gate)
+	o.enforcementAdded = true
+	o.Scenarios = append(slices.Clone(o.Scenarios), o.Enforcement)
 	slices.SortFunc(o.Scenarios, func(a, b *suite.Scenario) int { return strings.Compare(a.ID, b.ID) })
 }
 

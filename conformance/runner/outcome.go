@@ -24,7 +24,7 @@ type Outcome struct {
 	Result verdict.Result
 	Rounds []Round
 	Took   time.Duration
-	// Added is true of a gate that nobody selected.
+	// Added is true of the enforcement scenario where nobody selected it.
 	Added bool
 }
 

@@ -68,7 +68,7 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	run.Ended = r.now()
 	for _, c := range r.cases {
 		out := c.outcome()
-		out.Added = r.o.gateAdded && c.s.ID == r.o.Gate.ID
+		out.Added = r.o.enforcementAdded && c.s.ID == r.o.Enforcement.ID
 		run.Outcomes = append(run.Outcomes, out)
 	}
 	if runErr != nil {
@@ -157,7 +157,7 @@ func (r *execution) attack(ctx context.Context) error {
 	}
 	r.field = field
 	r.applicability(ctx)
-	r.dropGate()
+	r.dropEnforcement()
 	var batch, sessions, alone, fatal []*trial
 	for _, c := range r.cases {
 		switch {
@@ -196,27 +196,27 @@ func oneByOne(alone, fatal []*trial) []*trial {
 	return slices.Concat(within, fatal[:n], alone, fatal[n:])
 }
 
-// dropGate leaves out a gate that nobody selected where none of those for whom it
-// was added applies. It answers nothing that was asked, and its Held would make a
+// dropEnforcement leaves out the enforcement scenario that nobody selected where
+// none of those for whom it was added applies. It answers nothing that was asked, and its Held would make a
 // run conformant in which nothing else was attacked.
-func (r *execution) dropGate() {
-	rests := func(c *trial) bool { return c.s.ID != r.o.Gate.ID && c.fixed == nil && networked(c.s) }
-	if !r.o.gateAdded || slices.ContainsFunc(r.cases, rests) {
+func (r *execution) dropEnforcement() {
+	rests := func(c *trial) bool { return c.s.ID != r.o.Enforcement.ID && c.fixed == nil && networked(c.s) }
+	if !r.o.enforcementAdded || slices.ContainsFunc(r.cases, rests) {
 		return
 	}
-	r.cases = slices.DeleteFunc(r.cases, func(c *trial) bool { return c.s.ID == r.o.Gate.ID })
+	r.cases = slices.DeleteFunc(r.cases, func(c *trial) bool { return c.s.ID == r.o.Enforcement.ID })
 }
 
-// gate doubts every network verdict of the run where it was not shown that the
+// doubtUnenforced doubts every network verdict of the run where it was not shown that the
 // target's policies are enforced. The others are attacked all the same, because
-// a breach stays one. It is asked again after every round, since the gate may
-// have been tried again.
-func (r *execution) gate() {
-	if r.o.Gate == nil {
+// a breach stays one. It is asked again after every round, since the
+// enforcement scenario may have been tried again.
+func (r *execution) doubtUnenforced() {
+	if r.o.Enforcement == nil {
 		return
 	}
 	for _, g := range r.cases {
-		if g.s.ID != r.o.Gate.ID {
+		if g.s.ID != r.o.Enforcement.ID {
 			continue
 		}
 		doubt := ""
@@ -293,7 +293,7 @@ func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alo
 		for i, rd := range r.round(ctx, pending, alone) {
 			pending[i].rounds = append(pending[i].rounds, judged(pending[i].s, rd))
 		}
-		r.gate()
+		r.doubtUnenforced()
 		done(tally(pending), nil)
 	}
 }

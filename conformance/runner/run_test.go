@@ -242,19 +242,19 @@ func TestWhatTheSandboxPrintsIsJudgedOutsideOfIt(t *testing.T) {
 	assert.Equal(t, verdict.ControlFailed, o.Result.Reason(), "the judge only speaks of the attack: "+said(o))
 }
 
-// gated is a run with a gate that is not selected, a scenario that rests on the
-// network, and one that does not.
-func gated(t *testing.T, enforced, connect probe.Action) *fakes {
+// resting is a run with an enforcement scenario that is not selected, a scenario that
+// rests on the network, and one that does not.
+func resting(t *testing.T, enforced, connect probe.Action) *fakes {
 	t.Helper()
 	log := &rangeLog{}
-	gate := scenario("policy.enforced", enforced)
+	enforcement := scenario("policy.enforced", enforced)
 	net := scenario("net.connect", connect)
 	net.Control.Act = reaching(log, true)
 	net.Witnesses = []suite.Witness{{Name: suite.RangeLog}}
-	f := setup(t, net, gate, scenario("disk.write", denied))
+	f := setup(t, net, enforcement, scenario("disk.write", denied))
 	f.o.Range = log
-	f.o.Gate = f.o.Scenarios[slices.IndexFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == gate.ID })]
-	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s == f.o.Gate })
+	f.o.Enforcement = f.o.Scenarios[slices.IndexFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == enforcement.ID })]
+	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s == f.o.Enforcement })
 	return f
 }
 
@@ -272,12 +272,12 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 		"not enforced, and a breach stays one": {worked, worked, verdict.Breached},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := gated(t, c.enforced, c.connect)
+			f := resting(t, c.enforced, c.connect)
 			got := map[string]Outcome{}
 			for _, o := range f.run(t).Outcomes {
 				got[o.Scenario.ID] = o
 			}
-			require.Len(t, got, 3, "the gate is in the report, although nobody selected it")
+			require.Len(t, got, 3, "it is in the report, although nobody selected it")
 			assert.True(t, got["policy.enforced"].Added)
 			assert.False(t, got["net.connect"].Added || got["disk.write"].Added)
 			assert.Equal(t, c.want, got["net.connect"].Result.Verdict(), said(got["net.connect"]))
@@ -290,7 +290,7 @@ func TestNoNetworkVerdictIsHeldWithoutAnEnforcer(t *testing.T) {
 	}
 }
 
-func TestAGateThatHoldsAtTheSecondTryLeavesNoDoubt(t *testing.T) {
+func TestAnEnforcerThatIsSeenAtTheSecondTryLeavesNoDoubt(t *testing.T) {
 	var n atomic.Int32
 	late := func(ctx context.Context, e *probe.Env) []verdict.Step {
 		if n.Add(1) == 1 {
@@ -298,7 +298,7 @@ func TestAGateThatHoldsAtTheSecondTryLeavesNoDoubt(t *testing.T) {
 		}
 		return denied(ctx, e)
 	}
-	f := gated(t, late, denied)
+	f := resting(t, late, denied)
 	for _, o := range f.run(t).Outcomes {
 		assert.Equal(t, verdict.Held, o.Result.Verdict(), "%s: %s", o.Scenario.ID, said(o))
 		assert.Len(t, o.Rounds, map[bool]int{true: 2, false: 1}[o.Scenario.ID == "policy.enforced"], o.Scenario.ID)
@@ -326,16 +326,16 @@ func TestASandboxComesBackWhileTheOutsideIsAsked(t *testing.T) {
 	assert.Equal(t, []string{"memory", "bomb"}, names(oneByOne(nil, fatal)))
 }
 
-func TestTheGateIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
-	f := gated(t, worked, denied)
+func TestEnforcementIsLeftOutWhereNothingRestsOnTheNetwork(t *testing.T) {
+	f := resting(t, worked, denied)
 	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID == "net.connect" })
 	o := only(t, f.run(t))
 	assert.Equal(t, "disk.write", o.Scenario.ID)
 }
 
-// What was asked for does not apply: the gate's own Held is no answer to it.
-func TestTheGateAloneMakesNoRunConformant(t *testing.T) {
-	f := gated(t, denied, denied)
+// What was asked for does not apply: that policies are enforced is no answer to it.
+func TestEnforcementAloneMakesNoRunConformant(t *testing.T) {
+	f := resting(t, denied, denied)
 	f.o.Scenarios = slices.DeleteFunc(f.o.Scenarios, func(s *suite.Scenario) bool { return s.ID != "net.connect" })
 	f.o.Scenarios[0].Needs = []suite.Feature{suite.IPv6}
 	run := f.run(t)
@@ -344,7 +344,7 @@ func TestTheGateAloneMakesNoRunConformant(t *testing.T) {
 	assert.Equal(t, verdict.NotApplicable, o.Result.Verdict(), said(o))
 	assert.Equal(t, verdict.ExitInconclusive, verdict.ExitCode(run.Verdict()))
 
-	f.o.Scenarios = append(f.o.Scenarios, f.o.Gate) // now somebody asks for it
+	f.o.Scenarios = append(f.o.Scenarios, f.o.Enforcement) // now somebody asks for it
 	run = f.run(t)
 	assert.Len(t, run.Outcomes, 2)
 	assert.Equal(t, verdict.ExitConformant, verdict.ExitCode(run.Verdict()))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command docsgen writes the generated part of docs: a page for each scenario
-// and each command, the lists of claims and mutants, the kill matrix, and the report's
-// JSON schema. It runs in the root of the checkout: `make docs`. A test holds docs in step
-// with the declarations.
+// and each command, the lists of claims and mutants, the kill matrix, the report's
+// JSON schema, and the run that the README shows. It runs in the root of the checkout:
+// `make docs`. A test holds docs in step with the declarations.
 //
 // With the paths of reports of `stockade prove`, made by this checkout, it writes down
 // first what they have killed:
@@ -55,7 +55,7 @@ func write(docs string) error {
 	return nil
 }
 
-// generate returns every generated file by its path below docs.
+// generate returns every generated file by its path from docs.
 func generate() (map[string]string, error) {
 	files := map[string]string{}
 	mutants, err := overlays.LoadMutants()
@@ -80,5 +80,8 @@ func generate() (map[string]string, error) {
 		return nil, err
 	}
 	files["report.schema.json"] = schema
+	if files["../"+readmeFile], err = readme(); err != nil {
+		return nil, err
+	}
 	return files, nil
 }

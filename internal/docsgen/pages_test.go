@@ -229,3 +229,57 @@ func TestAReportOfMutantsIsWrittenDown(t *testing.T) {
 	assert.Empty(t, add(slices.Clone(seen), of(late.Add(time.Hour), runner.Survived)), "what survives later is not killed")
 	assert.Len(t, add(slices.Clone(seen), of(late.Add(time.Hour), runner.Killed)), 1)
 }
+
+// Whoever follows the README must have what CI has.
+func TestTheReadmeInstallsWhatCIInstalls(t *testing.T) {
+	t.Chdir("../..")
+	listed := func(file, form string) []string {
+		text, err := os.ReadFile(file) //nolint:gosec // our own
+		require.NoError(t, err)
+		m := regexp.MustCompile(form).FindStringSubmatch(string(text))
+		require.NotNil(t, m, "%s names no packages", file)
+		return slices.Sorted(strings.FieldsSeq(m[1]))
+	}
+	packages := listed("README.md", `(?m)^apt-get install -y (.*)$`)
+	assert.Equal(t, packages, listed(".ci/run", `(?m)^packages=\((.*)\)$`))
+	assert.Contains(t, packages, "debootstrap")
+}
+
+func TestOnlyARunInWhichAllHeldIsShownInPart(t *testing.T) {
+	t.Chdir("../..")
+	r, err := readReport("docs/evidence/agent-sandbox.json")
+	require.NoError(t, err)
+	text, err := excerpt(r)
+	require.NoError(t, err)
+	assert.Contains(t, text, r.ID)
+	r.Summary.Breached, r.Summary.Held = 1, r.Summary.Held-1
+	_, err = excerpt(r)
+	require.ErrorContains(t, err, "did not hold")
+
+	r, err = readReport("docs/evidence/agent-sandbox-default.json")
+	require.NoError(t, err)
+	_, err = excerpt(r)
+	assert.ErrorContains(t, err, "scenarios", "it is of another profile")
+}
+
+// Whoever meets a reason looks it up there.
+func TestEveryReasonIsExplained(t *testing.T) {
+	t.Chdir("../..")
+	page, err := os.ReadFile("docs/troubleshooting.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(page), "\n## Inconclusive\n")
+	require.True(t, found)
+	reasons, err := constants("conformance/verdict", "Reason")
+	require.NoError(t, err)
+	explained := regexp.MustCompile("`[a-z-]+`")
+	var got []string
+	for line := range strings.Lines(table) {
+		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok && strings.HasPrefix(line, "| `") {
+			for _, word := range explained.FindAllString(first, -1) {
+				got = append(got, strings.Trim(word, "`"))
+			}
+		}
+	}
+	want := slices.DeleteFunc(reasons, func(r string) bool { return r == "" })
+	assert.ElementsMatch(t, want, got)
+}

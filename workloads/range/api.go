@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
@@ -14,18 +13,8 @@ import (
 
 // newAPI serves the log to the suite. The socket's permissions are the access
 // control: it is mode 0600, in a folder of the user's.
-func newAPI(l *eventLog, caPEM []byte, health func() rangeclient.Health, perimeter *atomic.Bool) *http.Server {
+func newAPI(l *eventLog, caPEM []byte, health func() rangeclient.Health) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("PUT /perimeter/{state}", func(w http.ResponseWriter, r *http.Request) {
-		state := r.PathValue("state")
-		if state != "on" && state != "off" {
-			http.Error(w, "the perimeter is on or off", http.StatusBadRequest)
-			return
-		}
-		perimeter.Store(state == "on")
-		l.append(rangeclient.Event{Service: "range", Name: "perimeter " + state})
-		w.WriteHeader(http.StatusNoContent)
-	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, health())
 	})

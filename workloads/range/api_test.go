@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,7 +22,7 @@ func serveAPI(t *testing.T, l *eventLog, problem *string) *rangeclient.Client {
 		h := rangeclient.Health{OK: *problem == "", Problem: *problem}
 		l.state(&h)
 		return h
-	}, &atomic.Bool{})
+	})
 	socket := filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -88,7 +87,7 @@ func TestTheClientReadsAllPages(t *testing.T) {
 
 func TestTheAPIRefusesWhatWouldReadAsAbsent(t *testing.T) {
 	l, _ := newTestLog(t)
-	api := newAPI(l, nil, func() rangeclient.Health { return rangeclient.Health{} }, &atomic.Bool{}).Handler
+	api := newAPI(l, nil, func() rangeclient.Health { return rangeclient.Health{} }).Handler
 	for _, q := range []string{"?nonce=ABC", "?nonce=" + testNonce + "0", "?since=-1", "?since=x"} {
 		w := httptest.NewRecorder()
 		api.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/events"+q, nil))
@@ -100,25 +99,4 @@ func TestTheAPIRefusesWhatWouldReadAsAbsent(t *testing.T) {
 	w = httptest.NewRecorder()
 	api.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/events", nil))
 	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
-}
-
-func TestThePerimeterIsSwitchedAndWrittenDown(t *testing.T) {
-	s := newTestServices(t)
-	socket := filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	api := newAPI(s.log, nil, func() rangeclient.Health { return rangeclient.Health{} }, &s.perimeter)
-	go func() { _ = api.Serve(ln) }()
-	t.Cleanup(func() { _ = api.Close() })
-	c := rangeclient.New(socket)
-	for _, on := range []bool{true, false, true} {
-		require.NoError(t, c.SetPerimeter(t.Context(), on))
-		assert.Equal(t, on, s.perimeter.Load())
-	}
-	events := s.log.query(0, "", 10)
-	require.Len(t, events, 3)
-	assert.Equal(t, "perimeter off", events[1].Name)
-	w := httptest.NewRecorder()
-	api.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/perimeter/true", nil))
-	assert.Equal(t, http.StatusBadRequest, w.Code)
 }

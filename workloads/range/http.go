@@ -87,7 +87,7 @@ func (st *stream) exchange(req *http.Request) bool {
 	case world.IsMetadata(st.dst.Addr()):
 		e.Service = "metadata"
 		rep = metadataReply(req)
-	case st.s.forbidden(st.dst.Addr(), req):
+	case forbidden(st.dst.Addr(), req):
 		rep = markerReply(e.Nonces)
 		rep.status = http.StatusForbidden
 	case isDoH(req):
@@ -123,12 +123,10 @@ func markerReply(nonces []string) reply {
 	return reply{status: http.StatusOK, header: h, body: []byte(marker(n))}
 }
 
-// forbidden plays VPC Service Controls. The restricted front end always guards
-// the perimeter, as the real one does; while it is on, every front end does, as
-// if all names led to the restricted one.
-func (s *services) forbidden(dst netip.Addr, req *http.Request) bool {
-	guards := world.IsRestricted(dst) || s.perimeter.Load() && world.IsFrontEnd(dst) && !s.zone.IsGoProxy(req.Host)
-	return guards && !world.Guarded(req.Host, req.URL.Path)
+// forbidden plays VPC Service Controls: the restricted front end guards the
+// perimeter, as the real one does.
+func forbidden(dst netip.Addr, req *http.Request) bool {
+	return world.IsRestricted(dst) && !world.Guarded(req.Host, req.URL.Path)
 }
 
 // isDoH recognises DNS over HTTPS (RFC 8484): a tunnel like any other.

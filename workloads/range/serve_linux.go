@@ -196,7 +196,7 @@ func (h *Host) listenAPI(ctx context.Context, caPEM []byte) error {
 	if err := os.Chmod(h.conf.Socket, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("opening the range's socket: %w", err), l.Close())
 	}
-	h.api = newAPI(h.log, caPEM, h.health, &h.svc.perimeter)
+	h.api = newAPI(h.log, caPEM, h.health)
 	h.group.Go(func() error {
 		if err := h.api.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serving the range's socket: %w", err)
@@ -311,7 +311,7 @@ func (h *Host) check() error {
 func (h *Host) health() rangeclient.Health {
 	out := rangeclient.Health{
 		OK: true, PID: os.Getpid(), Started: h.started.UTC(), IPv6: h.cap.ipv6,
-		GoProxyHost: h.conf.GoProxyHost, Perimeter: h.svc.perimeter.Load(),
+		GoProxyHost: h.conf.GoProxyHost,
 	}
 	if err := h.check(); err != nil {
 		out.OK, out.Problem = false, err.Error()

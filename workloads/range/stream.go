@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -37,8 +36,6 @@ type services struct {
 	log  *eventLog
 	zone world.Zone
 	ca   *authority
-	// perimeter is on: see forbidden.
-	perimeter atomic.Bool
 }
 
 // stream is one TCP connection, or what TLS carries inside of one.

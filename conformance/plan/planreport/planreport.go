@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package planreport turns what a plan's rules found into a report of the
-// suite, so that the same gate, waivers and renderers serve for it. It is apart
+// suite, so that the same exit codes, waivers and renderers serve for it. It is apart
 // from the rules, because reports know the live runner and rules know nothing:
 // they also run inside of a program that is no suite.
 package planreport

@@ -65,8 +65,6 @@ type Health struct {
 	// GoProxyHost is the name of the Go module proxy that the range plays; ""
 	// for none.
 	GoProxyHost string `json:"goProxyHost,omitempty"`
-	// Perimeter tells whether it is on, see [Client.SetPerimeter].
-	Perimeter bool `json:"perimeter,omitempty"`
 }
 
 // Mark is a position in the log, taken before an attempt.
@@ -210,30 +208,6 @@ func (c *Client) CA(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("reading the range's CA: %w", err)
 	}
 	return body, nil
-}
-
-// SetPerimeter makes Google's front ends refuse, with 403, what VPC Service
-// Controls would: every bucket but that of the perimeter, and all that is no API
-// of Google's. It concerns the whole range until it is set again; a range starts
-// without.
-func (c *Client) SetPerimeter(ctx context.Context, on bool) error {
-	path := "/perimeter/off"
-	if on {
-		path = "/perimeter/on"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://range"+path, nil)
-	if err != nil {
-		return fmt.Errorf("setting the range's perimeter: %w", err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("setting the range's perimeter: %w", err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // it is empty
-	if resp.StatusCode != http.StatusNoContent {
-		return fmt.Errorf("setting the range's perimeter: the range answered %s", resp.Status)
-	}
-	return nil
 }
 
 func (c *Client) get(ctx context.Context, path string, into any) error {

@@ -49,11 +49,6 @@ func TestARefusalIsAnErrorAndNotAnAbsence(t *testing.T) {
 	assert.ErrorContains(t, err, "400")
 }
 
-func TestAPerimeterThatIsNotSetIsAnError(t *testing.T) {
-	c := fake(t, func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
-	assert.ErrorContains(t, c.SetPerimeter(t.Context(), true), "404")
-}
-
 func TestAwaitEndsWithItsContext(t *testing.T) {
 	c := fake(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("[]")) })
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)

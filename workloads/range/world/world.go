@@ -33,11 +33,10 @@ const (
 // Names that the range's DNS knows. [TunnelZone] and [AttackerHost] lie under
 // .test, which RFC 6761 keeps out of the real DNS.
 const (
-	TunnelZone       = "tunnel.stockade.test."
-	AttackerHost     = "attacker.stockade.test."
-	MetadataHost     = "metadata.google.internal."
-	AllowedFrontEnd  = "storage.googleapis.com."
-	UnlistedFrontEnd = "oauth2.googleapis.com."
+	TunnelZone      = "tunnel.stockade.test."
+	AttackerHost    = "attacker.stockade.test."
+	MetadataHost    = "metadata.google.internal."
+	AllowedFrontEnd = "storage.googleapis.com."
 	// RestrictedHost leads to where Google serves only what a perimeter guards.
 	RestrictedHost = "restricted.googleapis.com."
 	privateAPIHost = "private.googleapis.com."
@@ -91,14 +90,8 @@ func IsMetadata(a netip.Addr) bool {
 	return false
 }
 
-// IsFrontEnd says whether an address is one of Google's front ends, and
-// IsRestricted whether it is one of those that serve only what a perimeter
-// guards, and guard it.
-func IsFrontEnd(a netip.Addr) bool {
-	return IsRestricted(a) || slices.Contains(SharedFrontEnd(), a.Unmap())
-}
-
-// IsRestricted: see [IsFrontEnd].
+// IsRestricted says whether an address is one of the front ends that serve only
+// what a perimeter guards, and guard it.
 func IsRestricted(a netip.Addr) bool { return slices.Contains(restrictedVIP(), a.Unmap()) }
 
 func restrictedVIP() []netip.Addr {

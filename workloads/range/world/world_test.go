@@ -12,7 +12,7 @@ import (
 
 func TestGoogleNamesShareOneFrontEnd(t *testing.T) {
 	z := Zone{GoProxyHost: "goproxy.example.test"}
-	for _, n := range []string{AllowedFrontEnd, UnlistedFrontEnd, SharingHost, "GoProxy.Example.test.", "europe-docker.pkg.dev"} {
+	for _, n := range []string{AllowedFrontEnd, "oauth2.googleapis.com.", SharingHost, "GoProxy.Example.test.", "europe-docker.pkg.dev"} {
 		a, ok := z.Resolve(n)
 		require.True(t, ok, n)
 		assert.Equal(t, SharedFrontEnd(), a, n)
@@ -87,11 +87,10 @@ func TestTheRestrictedFrontEndIsApartFromTheSharedOne(t *testing.T) {
 	restricted, ok := Zone{}.Resolve(RestrictedHost)
 	require.True(t, ok)
 	for _, a := range restricted {
-		assert.True(t, IsRestricted(a) && IsFrontEnd(a), a)
+		assert.True(t, IsRestricted(a), a)
 	}
 	for _, a := range SharedFrontEnd() {
-		assert.True(t, IsFrontEnd(a), a)
 		assert.False(t, IsRestricted(a), a)
 	}
-	assert.False(t, IsFrontEnd(netip.MustParseAddr("203.0.113.66")))
+	assert.False(t, IsRestricted(netip.MustParseAddr("203.0.113.66")))
 }
