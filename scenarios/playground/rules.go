@@ -68,13 +68,13 @@ var rules = []rule{
 		})}},
 	}, {
 		id: "reject-root", title: "Create a Pod of root's in the playground",
-		about: "Neither the Pod nor a container of it may leave open who it runs as, or say root.",
+		about: "Neither the Pod nor a container of it may leave open who it runs as, or say root. Pod Security, from Kubernetes 1.35 on, lets it where the Pod has a user namespace of its own; the policy must not.",
 		says:  "a user other than root", standard: "runAs", severity: suite.High,
-		mutants: []string{"playground-no-root-rule"},
+		mutants: []string{"playground-no-root-rule", "playground-root-in-user-namespace"},
 		cases: []variant{
-			{"runAsNonRoot left out", func(spec object) { delete(admission.Child(spec, "securityContext"), "runAsNonRoot") }},
+			{"runAsNonRoot left out", unsaid}, {"runAsNonRoot left out, in a user namespace", ownUsers(unsaid)},
 			{"runAsNonRoot false in a container", inContainers(security("runAsNonRoot", false))},
-			{"runAsUser 0", func(spec object) { admission.Child(spec, "securityContext")["runAsUser"] = int64(0) }},
+			{"runAsUser 0", root}, {"runAsUser 0, in a user namespace", ownUsers(root)},
 			{"runAsUser 0 in a container", inContainers(security("runAsUser", int64(0)))},
 		},
 	}, {
@@ -271,6 +271,18 @@ func without(field string) func(object) { return func(o object) { delete(o, fiel
 
 func security(field string, value any) func(object) {
 	return func(c object) { admission.Child(c, "securityContext")[field] = value }
+}
+
+func unsaid(spec object) { delete(admission.Child(spec, "securityContext"), "runAsNonRoot") }
+
+func root(spec object) { admission.Child(spec, "securityContext")["runAsUser"] = int64(0) }
+
+// ownUsers makes the change in a Pod whose users are not the node's.
+func ownUsers(change func(object)) func(object) {
+	return func(spec object) {
+		spec["hostUsers"] = false
+		change(spec)
+	}
 }
 
 func inContainers(f func(object)) func(object) {
