@@ -63,13 +63,13 @@ var rules = []rule{
 		),
 	}, {
 		id: "require-cpu-limit", title: "Create a sandbox without a CPU limit",
-		about: "An endless loop without a limit takes the node from its neighbours. A limit of 0 is one that the kubelet does not set; how much is too much, the policy leaves open.",
+		about: "An endless loop without a limit takes the node from its neighbours. A limit of 0 is none to the kubelet. How much is too much, the policy leaves open.",
 		says:  "resource limits", severity: suite.Medium,
 		mutants: []string{"admission-no-limits-rule", "admission-limits-of-zero"},
 		cases:   inEveryContainer(variant{"no limits.cpu", limitless("cpu")}, variant{"limits.cpu of 0", unlimited("cpu")}),
 	}, {
 		id: "require-memory-limit", title: "Create a sandbox without a memory limit",
-		about: "A runaway allocation without a limit presses on the whole node. A limit of 0 is one that the kubelet does not set; how much is too much, the policy leaves open.",
+		about: "A runaway allocation without a limit presses on the whole node. A limit of 0 is none to the kubelet. How much is too much, the policy leaves open.",
 		says:  "resource limits", severity: suite.Medium,
 		mutants: []string{"admission-no-limits-rule", "admission-limits-of-zero"},
 		cases:   inEveryContainer(variant{"no limits.memory", limitless("memory")}, variant{"limits.memory of 0", unlimited("memory")}),

@@ -68,7 +68,7 @@ var rules = []rule{
 		})}},
 	}, {
 		id: "reject-root", title: "Create a Pod of root's in the playground",
-		about: "Neither the Pod nor a container of it may leave open who it runs as, or say root. Pod Security, from Kubernetes 1.35 on, lets it where the Pod has a user namespace of its own; the policy must not.",
+		about: "Neither the Pod nor a container of it may leave open who it runs as, or say root. From Kubernetes 1.35 on, Pod Security allows both where the Pod has a user namespace of its own; the policy must not.",
 		says:  "a user other than root", standard: "runAs", severity: suite.High,
 		mutants: []string{"playground-no-root-rule", "playground-root-in-user-namespace"},
 		cases: []variant{
