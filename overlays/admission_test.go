@@ -238,6 +238,15 @@ func TestEveryMutantOfTheReferencesPolicyIsKilled(t *testing.T) {
 	}
 }
 
+// A namespace that the cluster does not make itself is its maker's.
+func TestThePolicyOfTheReferenceLeavesOutNobodysNamespace(t *testing.T) {
+	binding := only(t, rendered(t, System), "ValidatingAdmissionPolicyBinding")
+	where, _, err := unstructured.NestedMap(binding.Object, "spec", "matchResources")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"namespaceSelector": map[string]any{"matchExpressions": []any{map[string]any{
+		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system"}}}}}, where)
+}
+
 // The API server takes every quantity for a limit that is not negative.
 func TestALimitOfNothingIsNone(t *testing.T) {
 	d := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
