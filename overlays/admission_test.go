@@ -238,6 +238,34 @@ func TestEveryMutantOfTheReferencesPolicyIsKilled(t *testing.T) {
 	}
 }
 
+// What a policy does not look at it does not refuse, whatever its rules say: an
+// older version of the same kind, what a condition leaves out, what it fails on.
+func TestThePoliciesCannotBeGoneAround(t *testing.T) {
+	for _, overlay := range []string{System, Playground} {
+		objects := rendered(t, overlay)
+		spec, _, err := unstructured.NestedMap(only(t, objects, "ValidatingAdmissionPolicy").Object, "spec")
+		require.NoError(t, err)
+		assert.Equal(t, "Fail", spec["failurePolicy"], overlay)
+		assert.NotContains(t, spec, "matchConditions", overlay)
+		constraints, _ := spec["matchConstraints"].(map[string]any)
+		assert.Contains(t, []any{nil, "Equivalent"}, constraints["matchPolicy"], overlay)
+		for _, field := range []string{"excludeResourceRules", "namespaceSelector", "objectSelector"} {
+			assert.NotContains(t, constraints, field, overlay)
+		}
+		rules, _ := constraints["resourceRules"].([]any)
+		require.Len(t, rules, 1, overlay)
+		rule, _ := rules[0].(map[string]any)
+		assert.Equal(t, []any{"CREATE", "UPDATE"}, rule["operations"], overlay)
+		assert.NotContains(t, rule, "resourceNames", overlay)
+		binding, _, err := unstructured.NestedMap(only(t, objects, "ValidatingAdmissionPolicyBinding").Object, "spec")
+		require.NoError(t, err)
+		assert.Equal(t, []any{"Deny"}, binding["validationActions"], overlay)
+		where, _ := binding["matchResources"].(map[string]any)
+		assert.Len(t, where, 1, "%s: nothing but the namespaces", overlay)
+		assert.Contains(t, where, "namespaceSelector", overlay)
+	}
+}
+
 // A namespace that the cluster does not make itself is its maker's.
 func TestThePolicyOfTheReferenceLeavesOutNobodysNamespace(t *testing.T) {
 	binding := only(t, rendered(t, System), "ValidatingAdmissionPolicyBinding")
