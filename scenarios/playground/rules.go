@@ -158,17 +158,16 @@ var rules = []rule{
 		}}},
 	}, {
 		id: "require-registry", title: "Create a Pod of another registry's image in the playground",
-		about: "A digest says which image it is, and not who made it.",
+		about: "A digest says which image it is, and not who made it. Whoever has a domain can name a registry so that it begins like another's.",
 		says:  "from the registry", severity: suite.High,
-		mutants: []string{"playground-no-registry-rule"},
-		cases: []variant{{"another registry", inContainers(func(c object) {
-			image, _ := c["image"].(string)
-			_, digest, found := strings.Cut(image, "@")
-			if !found {
-				digest = "sha256:" + strings.Repeat("0", 64)
-			}
-			c["image"] = "registry.stockade.test/playground@" + digest
-		})}},
+		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix"},
+		cases: []variant{
+			{"another registry", inContainers(func(c object) { c["image"] = "registry.stockade.test/playground@" + digest(c) })},
+			{"a registry whose name begins alike", inContainers(func(c object) {
+				registry, _, _ := strings.Cut(repository(c), "/")
+				c["image"] = registry + ".stockade.test/playground@" + digest(c)
+			})},
+		},
 	}, {
 		id: "require-pod-security", title: "Create a Pod below Pod Security's restricted level in the playground",
 		about: "Three demands of the level restricted that the level baseline does not make.",
@@ -335,4 +334,13 @@ func repository(c object) string {
 		image = image[:i]
 	}
 	return image
+}
+
+// digest is that of a container's image, or one of none.
+func digest(c object) string {
+	image, _ := c["image"].(string)
+	if _, digest, found := strings.Cut(image, "@"); found {
+		return digest
+	}
+	return "sha256:" + strings.Repeat("0", 64)
 }
