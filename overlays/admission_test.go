@@ -22,6 +22,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/admission"
 	"github.com/stockade-dev/stockade/scenarios/all"
 	"github.com/stockade-dev/stockade/workloads/execution"
 )
@@ -29,10 +30,12 @@ import (
 // door is an API server that knows one admission policy and nothing else. It
 // evaluates the policy's own expressions, in their order, as the real one does.
 type door struct {
-	t         *testing.T
-	resources []string
-	variables []program
-	rules     []program
+	t                     *testing.T
+	operations, resources []string
+	variables             []program
+	rules                 []program
+	// stored is what was created in earnest, to be changed.
+	stored suite.Object
 }
 
 type program struct {
@@ -62,17 +65,22 @@ func newDoor(t *testing.T, policy unstructured.Unstructured) *door {
 	d.variables, d.rules = compile("variables", "name"), compile("validations", "message")
 	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
 	require.NoError(t, err)
-	for _, r := range rules {
-		names, _, err := unstructured.NestedStringSlice(r.(map[string]any), "resources") //nolint:forcetypeassert // it is a rule
+	require.Len(t, rules, 1, "operations and resources would be of different rules")
+	for field, names := range map[string]*[]string{"operations": &d.operations, "resources": &d.resources} {
+		*names, _, err = unstructured.NestedStringSlice(rules[0].(map[string]any), field) //nolint:forcetypeassert // it is a rule
 		require.NoError(t, err)
-		d.resources = append(d.resources, names...)
 	}
 	return d
 }
 
-// admit returns the API server's answer about a Pod.
+// admit returns the API server's answer about a Pod or a Sandbox. The code is what
+// it says when it takes it.
 func (d *door) admit(resource string, pod map[string]any, code int) suite.Answer {
-	if !slices.Contains(d.resources, resource) {
+	operation := "CREATE"
+	if code != http.StatusCreated {
+		operation = "UPDATE"
+	}
+	if !slices.Contains(d.resources, resource) || !slices.Contains(d.operations, operation) {
 		return suite.Answer{Code: code}
 	}
 	variables := map[string]any{}
@@ -92,26 +100,38 @@ func (d *door) admit(resource string, pod map[string]any, code int) suite.Answer
 }
 
 func (d *door) Create(_ context.Context, o suite.Object, dryRun bool) (suite.Answer, error) {
-	require.True(d.t, dryRun, "nothing may be stored")
-	return d.admit("pods", o, http.StatusCreated), nil
+	if o["kind"] == "Pod" {
+		require.True(d.t, dryRun, "no Pod may be stored")
+		return d.admit("pods", o, http.StatusCreated), nil
+	}
+	answer := d.admit("sandboxes", o, http.StatusCreated)
+	if !dryRun && answer.Code == http.StatusCreated {
+		d.stored = o
+	}
+	return answer, nil
 }
 
-func (d *door) Update(context.Context, suite.Object) (suite.Answer, error) {
-	return suite.Answer{Code: http.StatusNotFound}, nil
+func (d *door) Update(_ context.Context, o suite.Object) (suite.Answer, error) {
+	return d.admit("sandboxes", o, http.StatusOK), nil
 }
 
 func (d *door) Get(context.Context, string, string, string) (suite.Answer, error) {
-	return suite.Answer{Code: http.StatusNotFound}, nil
+	if d.stored == nil {
+		return suite.Answer{Code: http.StatusNotFound}, nil
+	}
+	return suite.Answer{Code: http.StatusOK, Object: admission.Clone(d.stored)}, nil
 }
 
 func (d *door) Delete(context.Context, string, string, string) (suite.Answer, error) {
-	return suite.Answer{Code: http.StatusNotFound}, nil
+	d.stored = nil
+	return suite.Answer{Code: http.StatusOK}, nil
 }
 
-// environment is that of a run whose live Pod is a compliant one.
+// environment is that of a run whose own Sandbox, or whose live Pod, is a
+// compliant one.
 func (d *door) environment(compliant func() suite.Object) *suite.APIEnv {
 	return &suite.APIEnv{
-		Nonce: strings.Repeat("a", 32), API: d, Pod: compliant, Namespace: "playground", Live: "live",
+		Nonce: strings.Repeat("a", 32), API: d, Pod: compliant, Sandbox: compliant, Namespace: "playground", Live: "live",
 		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
 			require.Equal(d.t, http.MethodPatch, r.Verb)
 			_, sub, found := strings.Cut(r.Path, "/pods/live")
@@ -152,22 +172,138 @@ func compliantPod(t *testing.T) func() suite.Object {
 	}
 }
 
-// doorScenarios are those that the policy alone answers.
-func doorScenarios() (out []*suite.Scenario) {
+// compliantSandbox is what the runner makes of the reference's template.
+func compliantSandbox(t *testing.T) func() suite.Object {
+	t.Helper()
+	template, found, err := unstructured.NestedMap(only(t, rendered(t, Reference), "SandboxTemplate").Object, "spec", "podTemplate")
+	require.NoError(t, err)
+	require.True(t, found)
+	return func() suite.Object {
+		return suite.Object{"apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox",
+			"spec": map[string]any{"podTemplate": admission.Clone(template)}}
+	}
+}
+
+// doorScenarios are those of a family that one rule of the policy answers alone.
+func doorScenarios(family string) (out []*suite.Scenario) {
 	for _, s := range all.Registry.All() {
-		if strings.HasPrefix(s.ID, "playground.") && s.Params["says"] != "" && s.ID != "playground.require-pod-security" {
+		if strings.HasPrefix(s.ID, family+".") && s.Params["says"] != "" && s.ID != "playground.require-pod-security" {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
+const changed = "admission.reject-update" // asks for every rule
+
+func TestThePolicyOfTheReferenceHoldsEveryAttackOnIt(t *testing.T) {
+	d := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	compliant := compliantSandbox(t)
+	update, ok := all.Registry.Get(changed)
+	require.True(t, ok)
+	attacks := append(doorScenarios("admission"), update)
+	assert.Greater(t, len(attacks), len(d.rules))
+	for _, s := range attacks {
+		r := d.judge(s, compliant)
+		assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", s.ID, r.Reason(), r.Detail())
+	}
+}
+
+func TestEveryMutantOfTheReferencesPolicyIsKilled(t *testing.T) {
+	compliant := compliantSandbox(t)
+	for _, m := range mutants(t) {
+		if m.Base != BaseReference || m.Changes.Kind != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		t.Run(m.ID, func(t *testing.T) {
+			objects, err := m.Render(module(t))
+			require.NoError(t, err)
+			d := newDoor(t, only(t, objects, "ValidatingAdmissionPolicy"))
+			for _, id := range m.Kills {
+				s, _ := all.Registry.Get(id)
+				r := d.judge(s, compliant)
+				assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
+			}
+			// What lies beside a rule makes many of them weaker.
+			if !strings.HasPrefix(m.Changes.Path, "spec.validations[") {
+				return
+			}
+			for _, s := range doorScenarios("admission") {
+				if !slices.Contains(m.Kills, s.ID) {
+					r := d.judge(s, compliant)
+					assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", s.ID, r.Reason(), r.Detail())
+				}
+			}
+		})
+	}
+}
+
+// What a policy does not look at it does not refuse, whatever its rules say: an
+// older version of the same kind, what a condition leaves out, what it fails on.
+func TestThePoliciesCannotBeGoneAround(t *testing.T) {
+	for _, overlay := range []string{System, Playground} {
+		objects := rendered(t, overlay)
+		spec, _, err := unstructured.NestedMap(only(t, objects, "ValidatingAdmissionPolicy").Object, "spec")
+		require.NoError(t, err)
+		assert.Equal(t, "Fail", spec["failurePolicy"], overlay)
+		assert.NotContains(t, spec, "matchConditions", overlay)
+		constraints, _ := spec["matchConstraints"].(map[string]any)
+		assert.Contains(t, []any{nil, "Equivalent"}, constraints["matchPolicy"], overlay)
+		for _, field := range []string{"excludeResourceRules", "namespaceSelector", "objectSelector"} {
+			assert.NotContains(t, constraints, field, overlay)
+		}
+		rules, _ := constraints["resourceRules"].([]any)
+		require.Len(t, rules, 1, overlay)
+		rule, _ := rules[0].(map[string]any)
+		assert.Equal(t, []any{"CREATE", "UPDATE"}, rule["operations"], overlay)
+		assert.NotContains(t, rule, "resourceNames", overlay)
+		binding, _, err := unstructured.NestedMap(only(t, objects, "ValidatingAdmissionPolicyBinding").Object, "spec")
+		require.NoError(t, err)
+		assert.Equal(t, []any{"Deny"}, binding["validationActions"], overlay)
+		where, _ := binding["matchResources"].(map[string]any)
+		assert.Len(t, where, 1, "%s: nothing but the namespaces", overlay)
+		assert.Contains(t, where, "namespaceSelector", overlay)
+	}
+}
+
+// A namespace that the cluster does not make itself is its maker's.
+func TestThePolicyOfTheReferenceLeavesOutNobodysNamespace(t *testing.T) {
+	binding := only(t, rendered(t, System), "ValidatingAdmissionPolicyBinding")
+	where, _, err := unstructured.NestedMap(binding.Object, "spec", "matchResources")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"namespaceSelector": map[string]any{"matchExpressions": []any{map[string]any{
+		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system"}}}}}, where)
+}
+
+// The API server takes every quantity for a limit that is not negative.
+func TestALimitOfNothingIsNone(t *testing.T) {
+	d := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	compliant := compliantSandbox(t)
+	for limit, taken := range map[any]bool{
+		"500m": true, "1": true, "10": true, "0.5": true, ".5": true, "+1": true, "1e3": true, "512Mi": true, "100M": true, "0010": true, int64(2): true,
+		"0": false, "0m": false, "0.0": false, ".0": false, "00Gi": false, "+0": false, "0e5": false, "0E+12": false, int64(0): false, "-1": false, "": false,
+	} {
+		for _, resource := range []string{"cpu", "memory"} {
+			sandbox := compliant()
+			containers, _, err := unstructured.NestedSlice(sandbox, "spec", "podTemplate", "spec", "containers")
+			require.NoError(t, err)
+			for _, c := range containers {
+				require.NoError(t, unstructured.SetNestedField(c.(map[string]any), limit, "resources", "limits", resource)) //nolint:forcetypeassert // it is a container
+			}
+			require.NoError(t, unstructured.SetNestedSlice(sandbox, containers, "spec", "podTemplate", "spec", "containers"))
+			answer := d.admit("sandboxes", sandbox, http.StatusCreated)
+			assert.Equal(t, taken, answer.Code == http.StatusCreated, "%s: %v is answered with %d %s", resource, limit, answer.Code, answer.Message)
+			assert.Equal(t, !taken, strings.Contains(answer.Message, "resource limits"), "%s: %v", resource, limit)
+		}
+	}
+}
+
 func TestThePolicyOfThePlaygroundHoldsEveryAttackOnIt(t *testing.T) {
 	d := newDoor(t, only(t, rendered(t, Playground), "ValidatingAdmissionPolicy"))
 	compliant := compliantPod(t)
 	assert.Equal(t, http.StatusCreated, d.admit("pods", compliant(), http.StatusCreated).Code)
-	require.Len(t, doorScenarios(), len(d.rules))
-	for _, s := range doorScenarios() {
+	require.Len(t, doorScenarios("playground"), len(d.rules))
+	for _, s := range doorScenarios("playground") {
 		r := d.judge(s, compliant)
 		assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", s.ID, r.Reason(), r.Detail())
 	}
@@ -184,7 +320,7 @@ func TestEveryMutantOfThePolicyIsKilledAndKillsNothingElse(t *testing.T) {
 			objects, err := m.Render(module(t))
 			require.NoError(t, err)
 			d := newDoor(t, only(t, objects, "ValidatingAdmissionPolicy"))
-			for _, s := range doorScenarios() {
+			for _, s := range doorScenarios("playground") {
 				want := verdict.Held
 				if slices.Contains(m.Kills, s.ID) {
 					want = verdict.Breached

@@ -302,6 +302,13 @@ func TestScenariosAndMutantsNameEachOther(t *testing.T) {
 	assert.Empty(t, wanted, "mutants without a folder, and the scenarios that name them")
 }
 
+// removedRule is the place of the validation that a mutant's policy lacks; one may
+// only make it weaker.
+func (m Mutant) removedRule() (i int, removes bool) {
+	n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i)
+	return i, n == 1 && m.Changes.Path == fmt.Sprintf("spec.validations[%d]", i)
+}
+
 // The scenarios may not import this package, nor read the policy; their words
 // are compared with it here.
 func TestEachAdmissionScenarioKnowsItsRulesMessage(t *testing.T) {
@@ -311,8 +318,7 @@ func TestEachAdmissionScenarioKnowsItsRulesMessage(t *testing.T) {
 	message := func(i int) string { return fmt.Sprint(rules[i].(map[string]any)["message"]) }
 	removed := map[string]string{} // mutant id to the message of the rule it removes
 	for _, m := range mutants(t) {
-		var i int
-		if n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i); n == 1 && m.Base == BaseReference {
+		if i, removes := m.removedRule(); removes && m.Base == BaseReference {
 			removed[m.ID] = message(i)
 			for _, e := range m.Effect {
 				assert.Contains(t, message(i), e.Lacks, "%s looks for the wrong message", m.ID)
@@ -348,8 +354,7 @@ func TestEachPlaygroundScenarioKnowsItsRulesMessage(t *testing.T) {
 	message := func(i int) string { return fmt.Sprint(rules[i].(map[string]any)["message"]) }
 	removed := map[string]string{}
 	for _, m := range mutants(t) {
-		var i int
-		if n, _ := fmt.Sscanf(m.Changes.Path, "spec.validations[%d]", &i); n == 1 && m.Base == BasePlayground {
+		if i, removes := m.removedRule(); removes && m.Base == BasePlayground {
 			removed[m.ID] = message(i)
 			assert.Contains(t, message(i), m.Effect[0].Lacks, "%s looks for the wrong message", m.ID)
 		}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,17 +30,33 @@ func declared(f *suite.PodFacts, pod *corev1.Pod) {
 			}
 		}
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	containers := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for _, c := range pod.Spec.EphemeralContainers {
+		containers = append(containers, corev1.Container(c.EphemeralContainerCommon))
+	}
+	other := map[string]bool{} // paths that are not in memory for one of them
+	for _, c := range containers {
 		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
 			f.ReadOnlyRoot = false
 		}
 		for _, m := range c.VolumeMounts {
+			at := path.Clean(m.MountPath)
 			if !m.ReadOnly {
-				f.Writable = append(f.Writable, m.MountPath)
+				f.Writable = append(f.Writable, at)
 			}
-			if size, ok := memory[m.Name]; ok {
-				f.InMemory[m.MountPath] = size
+			size, ok := memory[m.Name]
+			had, twice := f.InMemory[at]
+			switch {
+			case !ok || other[at]:
+				other[at] = true
+				delete(f.InMemory, at)
+			case twice && (had == 0 || size != 0 && size < had): // 0 is the largest
+			default:
+				f.InMemory[at] = size
 			}
+		}
+		for _, d := range c.VolumeDevices {
+			f.Writable = append(f.Writable, path.Clean(d.DevicePath))
 		}
 		variables(f, c)
 		f.Args = slices.Concat(f.Args, c.Command, c.Args)
@@ -117,6 +134,8 @@ func variables(f *suite.PodFacts, c corev1.Container) {
 			from("secret", v.SecretKeyRef.Name)
 		case v.ConfigMapKeyRef != nil:
 			from("configMap", v.ConfigMapKeyRef.Name)
+		case v.FileKeyRef != nil:
+			from("file", v.FileKeyRef.VolumeName)
 		}
 	}
 }

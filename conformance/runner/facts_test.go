@@ -49,6 +49,47 @@ func TestTheSpecIsReadForEveryContainer(t *testing.T) {
 	assert.Equal(t, []string{"privilege escalation", "the runtime's default capabilities"}, f.Privileges, "and here too")
 }
 
+func TestOneContainerIsEnough(t *testing.T) {
+	memory := func(name, size string) corev1.Volume {
+		e := &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}
+		if size != "" {
+			q := resource.MustParse(size)
+			e.SizeLimit = &q
+		}
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{EmptyDir: e}}
+	}
+	at := func(volume, path string) corev1.Container {
+		return corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: path}}}
+	}
+	for name, c := range map[string]struct {
+		containers []corev1.Container
+		want       map[string]int64
+	}{
+		"memory":                    {[]corev1.Container{at("small", "/tmp/")}, map[string]int64{"/tmp": 64 << 20}},
+		"a disk, then memory":       {[]corev1.Container{at("disk", "/tmp"), at("small", "/tmp")}, map[string]int64{}},
+		"memory, then a disk":       {[]corev1.Container{at("small", "/tmp"), at("disk", "/tmp"), at("small", "/tmp")}, map[string]int64{}},
+		"two sizes":                 {[]corev1.Container{at("large", "/tmp"), at("small", "/tmp")}, map[string]int64{"/tmp": 128 << 20}},
+		"two, the other way around": {[]corev1.Container{at("small", "/tmp"), at("large", "/tmp")}, map[string]int64{"/tmp": 128 << 20}},
+		"one without a size":        {[]corev1.Container{at("endless", "/tmp"), at("small", "/tmp")}, map[string]int64{"/tmp": 0}},
+		"one without, at last":      {[]corev1.Container{at("small", "/tmp"), at("endless", "/tmp")}, map[string]int64{"/tmp": 0}},
+	} {
+		var f suite.PodFacts
+		declared(&f, &corev1.Pod{Spec: corev1.PodSpec{Containers: c.containers, Volumes: []corev1.Volume{
+			memory("small", "64Mi"), memory("large", "128Mi"), memory("endless", ""),
+			{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}}})
+		assert.Equal(t, c.want, f.InMemory, name)
+		assert.Contains(t, f.Writable, "/tmp", name)
+	}
+	var f suite.PodFacts
+	declared(&f, &corev1.Pod{Spec: corev1.PodSpec{EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		VolumeDevices: []corev1.VolumeDevice{{DevicePath: "/dev/block"}},
+		Env:           []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{VolumeName: "v"}}}}}}}}})
+	assert.False(t, f.ReadOnlyRoot, "of one that was added to a Pod that runs, too")
+	assert.Len(t, f.Privileges, 3)
+	assert.Equal(t, []string{"/dev/block"}, f.Writable)
+	assert.Equal(t, []string{"file:v"}, f.EnvFrom)
+}
+
 func TestWhatASpecLeavesToAContainer(t *testing.T) {
 	yes, no, root, user := true, false, int64(0), int64(1000)
 	for name, c := range map[string]struct {

@@ -133,18 +133,20 @@ type PodFacts struct {
 	EvictedFor string
 
 	// Declared is true when what follows was read out of the live Pod's spec;
-	// all of it speaks of every container, init containers included.
+	// all of it speaks of every container, init and ephemeral containers included.
 	Declared bool
 	// Volumes are the Pod's, as "kind:name" ("emptyDir:scratch"), the kind by
 	// its name in the API.
 	Volumes []string
 	// Env are the names of the variables that the spec sets, and EnvFrom the
-	// objects that variables come out of, as "secret:name".
+	// objects that variables come out of, as "secret:name", and the volumes, as
+	// "file:name".
 	Env, EnvFrom []string
-	// Writable are the paths of mounts that are not read-only.
+	// Writable are the paths of mounts that are not read-only, and of disks.
 	Writable []string
-	// InMemory are the paths of mounts that are emptyDirs in memory, with the size
-	// that each declares, in bytes; 0 is none.
+	// InMemory are the paths of mounts that are emptyDirs in memory, to every
+	// container that has something there, with the largest size that one declares,
+	// in bytes; 0 is none.
 	InMemory map[string]int64
 	// ReadOnlyRoot is true when every root file system is read-only.
 	ReadOnlyRoot bool

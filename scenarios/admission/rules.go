@@ -63,16 +63,16 @@ var rules = []rule{
 		),
 	}, {
 		id: "require-cpu-limit", title: "Create a sandbox without a CPU limit",
-		about: "An endless loop without a limit takes the node from its neighbours.",
+		about: "An endless loop without a limit takes the node from its neighbours. A limit of 0 is none to the kubelet. How much is too much, the policy leaves open.",
 		says:  "resource limits", severity: suite.Medium,
-		mutants: []string{"admission-no-limits-rule"},
-		cases:   inEveryContainer(variant{"no limits.cpu", limitless("cpu")}),
+		mutants: []string{"admission-no-limits-rule", "admission-limits-of-zero"},
+		cases:   inEveryContainer(variant{"no limits.cpu", limitless("cpu")}, variant{"limits.cpu of 0", unlimited("cpu")}),
 	}, {
 		id: "require-memory-limit", title: "Create a sandbox without a memory limit",
-		about: "A runaway allocation without a limit presses on the whole node.",
+		about: "A runaway allocation without a limit presses on the whole node. A limit of 0 is none to the kubelet. How much is too much, the policy leaves open.",
 		says:  "resource limits", severity: suite.Medium,
-		mutants: []string{"admission-no-limits-rule"},
-		cases:   inEveryContainer(variant{"no limits.memory", limitless("memory")}),
+		mutants: []string{"admission-no-limits-rule", "admission-limits-of-zero"},
+		cases:   inEveryContainer(variant{"no limits.memory", limitless("memory")}, variant{"limits.memory of 0", unlimited("memory")}),
 	}, {
 		id: "require-non-root", title: "Create a sandbox that runs as root",
 		about: "The demand may be met for the Pod or for each container, and no container may take it back.",
@@ -199,6 +199,15 @@ func security(field string, value any) func(object) {
 
 func limitless(resource string) func(object) {
 	return func(c object) { delete(Child(Child(c, "resources"), "limits"), resource) }
+}
+
+// unlimited sets a limit that is none. A Pod could not exist that requests more.
+func unlimited(resource string) func(object) {
+	return func(c object) {
+		for _, field := range []string{"limits", "requests"} {
+			Child(Child(c, "resources"), field)[resource] = "0"
+		}
+	}
 }
 
 func volume(source object) func(object) {

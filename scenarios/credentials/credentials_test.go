@@ -102,6 +102,9 @@ func TestTheSpecSpeaksWhereTheSandboxCouldLie(t *testing.T) {
 	}{
 		"no volume of concern":  {noIdentity(pod(suite.PodFacts{Volumes: []string{"emptyDir:secret"}})), true},
 		"a secret":              {noIdentity(pod(suite.PodFacts{Volumes: []string{"emptyDir:a", "secret:b"}})), false},
+		"a folder of the node":  {noIdentity(pod(suite.PodFacts{Volumes: []string{"hostPath:pods"}})), false},
+		"a disk":                {noIdentity(pod(suite.PodFacts{Volumes: []string{"persistentVolumeClaim:data"}})), false},
+		"certificates":          {noIdentity(pod(suite.PodFacts{Volumes: []string{"configMap:trust"}})), true},
 		"a projected volume":    {noIdentity(pod(suite.PodFacts{Volumes: []string{"projected:kube-api-access-x"}})), false},
 		"no variable":           {noSecrets(pod(suite.PodFacts{Env: []string{"LANG"}})), true},
 		"a variable too many":   {noSecrets(pod(suite.PodFacts{Env: []string{"API_KEY"}})), false},

@@ -11,17 +11,17 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// identities are the kinds of volume that bring something which speaks for
-// somebody. A projected volume may hold a token, and a CSI driver a secret of
-// any store.
-var identities = []string{"secret", "projected", "csi"}
+// impersonal are the kinds of volume that bring nothing which speaks for somebody.
+// A projected volume may hold a token, a CSI driver's a secret of any store, and a
+// folder of the node has the tokens of its Pods.
+var impersonal = []string{"emptyDir", "configMap", "downwardAPI", "image"}
 
 // noIdentity lets the API server say that the Pod was given no volume that can
 // hold a token: a sandbox that lies about its files cannot lie about its spec.
 func noIdentity(r suite.Reading) verdict.Statement {
 	var found []string
 	for _, v := range r.Pod.Volumes {
-		if kind, _, _ := strings.Cut(v, ":"); slices.Contains(identities, kind) {
+		if kind, _, _ := strings.Cut(v, ":"); !slices.Contains(impersonal, kind) {
 			found = append(found, v)
 		}
 	}

@@ -4,6 +4,7 @@ package filesystem
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -29,11 +30,18 @@ func nothingWritable(r suite.Reading) verdict.Statement {
 	return declares(r, found, "a read-only root, and no writable mount outside of "+scratch)
 }
 
+// ofTheKubelet are the kinds of volume that the kubelet makes, and fills itself.
+var ofTheKubelet = []string{"configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"}
+
+// MayBeTheNodes tells whether a kind of volume, by its name in the API, can be a
+// folder of the node: a claim may be of one, and a driver may bring what it likes.
+func MayBeTheNodes(kind string) bool { return !slices.Contains(ofTheKubelet, kind) }
+
 // noHostPath demands that no volume is a folder of the node.
 func noHostPath(r suite.Reading) verdict.Statement {
 	var found []string
 	for _, v := range r.Pod.Volumes {
-		if strings.HasPrefix(v, "hostPath:") {
+		if kind, _, _ := strings.Cut(v, ":"); MayBeTheNodes(kind) {
 			found = append(found, "the volume "+v)
 		}
 	}
@@ -46,8 +54,9 @@ func unprivileged(r suite.Reading) verdict.Statement {
 	return declares(r, r.Pod.Privileges, "no privilege for any container")
 }
 
-// scratchInMemory demands that /tmp is memory of no more than the claimed size:
-// on a disk the size is only looked at now and then.
+// scratchInMemory demands that /tmp is memory of no more than the claimed size, and
+// nothing else below it: on a disk the size is only looked at now and then, and the
+// attack does not fill every folder.
 func scratchInMemory(r suite.Reading) verdict.Statement {
 	var found []string
 	switch size, memory := r.Pod.InMemory[scratch]; {
@@ -55,6 +64,11 @@ func scratchInMemory(r suite.Reading) verdict.Statement {
 		found = append(found, "no memory at "+scratch)
 	case size <= 0 || size > claimedScratch:
 		found = append(found, fmt.Sprintf("%d bytes (0 is any number) at %s", size, scratch))
+	}
+	for _, path := range r.Pod.Writable {
+		if path != scratch && within(path, scratch) {
+			found = append(found, "another writable mount at "+path)
+		}
 	}
 	return declares(r, found, "memory of at most the claimed size at "+scratch)
 }

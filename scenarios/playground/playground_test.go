@@ -654,17 +654,17 @@ func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
 		ok       bool
 		want     []verdict.Class
 	}{
-		"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent, verdict.Absent}},
-		"no policy":             {nil, true, []verdict.Class{"", verdict.Absent, verdict.Absent}},
-		"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{"", "", verdict.Absent}},
-		"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, "", verdict.Absent}},
-		"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent, verdict.Absent}},
+		"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
+		"no policy":             {nil, true, []verdict.Class{"", verdict.Absent}},
+		"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{"", ""}},
+		"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, ""}},
+		"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
 		"one of nobody knows whom": {[]object{deny, open(object{"matchExpressions": []any{object{}}})}, false,
-			[]verdict.Class{verdict.Absent, verdict.Unknown, verdict.Absent}},
+			[]verdict.Class{verdict.Absent, verdict.Unknown}},
 		"of what comes in alone": {[]object{policy("x", object{"podSelector": object{}, "policyTypes": []any{"Ingress"}})}, true,
-			[]verdict.Class{"", verdict.Absent, verdict.Absent}},
+			[]verdict.Class{"", verdict.Absent}},
 		"of some Pods alone": {[]object{policy("x", object{"podSelector": object{"matchLabels": object{"app": "run"}}, "policyTypes": []any{"Egress"}})}, true,
-			[]verdict.Class{"", verdict.Absent, verdict.Absent}},
+			[]verdict.Class{"", verdict.Absent}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := env(&server{})
@@ -673,33 +673,86 @@ func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
 				admission.Child(p, "metadata")["labels"] = object{"app": "run"}
 				return p
 			}
-			e.Do = cluster{policiesOf("playground"): listOf(c.policies...), "/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies": {Code: 404},
-				"/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies": listOf()}.do
+			e.Do = with(nil, cluster{policiesOf("playground"): listOf(c.policies...)}).do
 			steps := egressPolicy().Ask(t.Context(), e)
-			require.Len(t, steps, 4)
-			assert.Equal(t, verdict.Absent, steps[3].Class, steps[3].Detail)
+			require.Len(t, steps, 2+len(policyGroups))
 			some := false
-			for i, s := range steps[:3] {
+			for i, s := range steps[:2] {
 				some = some || s.OK
 				assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
+			}
+			for _, s := range steps[2:] {
+				assert.Equal(t, verdict.Absent, s.Class, "%s: %s", s.Name, s.Detail)
 			}
 			assert.Equal(t, c.ok, some)
 		})
 	}
 	in := policy("execution", object{"policyTypes": []any{"Ingress"}, "ingress": []any{object{}}})
-	cilium := "/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies"
 	e := env(&server{})
-	e.Do = cluster{policiesOf("playground"): listOf(deny), policiesOf("playground-system"): listOf(in), cilium: listOf(policy("more", object{}))}.do
-	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[2].Class, "what this suite cannot read is not held")
+	e.Do = cluster{policiesOf("playground"): listOf(deny), policiesOf("playground-system"): listOf(in)}.do
 	assert.True(t, egressPolicy().AskControl(t.Context(), e)[0].OK)
-	e.Do = cluster{policiesOf("playground"): listOf(deny), cilium: listOf(), "/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies": listOf(policy("all", object{}))}.do
-	assert.Equal(t, verdict.Absent, egressPolicy().Ask(t.Context(), e)[2].Class)
-	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[3].Class, "nor is one of the whole cluster's")
-	e.Do = cluster{policiesOf("playground-system"): listOf(deny), cilium: listOf()}.do
+	e.Do = cluster{policiesOf("playground-system"): listOf(deny)}.do
 	assert.False(t, egressPolicy().AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
 	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[0].Class, "what may not be read")
 	e.Do = nil
 	assert.Equal(t, verdict.ToolMissing, egressPolicy().Ask(t.Context(), e)[0].Class)
+}
+
+// with is a cluster that also has network policies of kinds of their own, by the
+// path of the list, and no group but theirs.
+func with(lists cluster, and cluster) cluster {
+	for _, group := range policyGroups {
+		and["/apis/"+group] = suite.Answer{Code: 404}
+	}
+	for path, answer := range lists {
+		parts := strings.Split(path, "/") // "", apis, group, version, …
+		root, of := strings.Join(parts[:3], "/"), strings.Join(parts[:4], "/")
+		and[path] = answer
+		and[root] = suite.Answer{Code: 200, Object: object{"versions": []any{object{"version": "v1"}, object{"version": parts[3]}}}}
+		and[root+"/v1"] = suite.Answer{Code: 200, Object: object{"resources": []any{object{"name": "others", "namespaced": true}}}}
+		and[of] = suite.Answer{Code: 200, Object: object{"resources": []any{
+			object{"name": parts[len(parts)-1], "namespaced": len(parts) > 5}, object{"name": parts[len(parts)-1] + "/status", "namespaced": len(parts) > 5}}}}
+	}
+	return and
+}
+
+// Policies of all kinds add up.
+func TestAPolicyOfAnotherKindIsNotHeld(t *testing.T) {
+	deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
+	some, none := listOf(policy("more", object{})), listOf()
+	for path, group := range map[string]string{
+		"/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies":             "cilium.io",
+		"/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies":                        "cilium.io",
+		"/apis/networking.gke.io/v1alpha1/namespaces/playground/fqdnnetworkpolicies": "networking.gke.io",
+		"/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies":               "policy.networking.k8s.io",
+		"/apis/crd.projectcalico.org/v3/namespaces/playground/networkpolicies":       "crd.projectcalico.org",
+		"/apis/crd.antrea.io/v1beta1/namespaces/playground/networkpolicies":          "crd.antrea.io",
+		"/apis/projectcalico.org/v3/globalnetworkpolicies":                           "projectcalico.org",
+	} {
+		for _, c := range []struct {
+			list suite.Answer
+			want verdict.Class
+		}{{some, verdict.Unknown}, {none, verdict.Absent}, {suite.Answer{Code: 403}, verdict.Unknown}} {
+			e := env(&server{})
+			e.Do = with(cluster{path: c.list}, cluster{policiesOf("playground"): listOf(deny)}).do
+			for i, s := range egressPolicy().Ask(t.Context(), e)[2:] {
+				want := verdict.Absent
+				if policyGroups[i] == group {
+					want = c.want
+				}
+				assert.Equal(t, want, s.Class, "%s, %d: %s: %s", path, c.list.Code, s.Name, s.Detail)
+			}
+		}
+	}
+	for name, group := range map[string]suite.Answer{
+		"may not be read":          {Code: 403},
+		"is of no version":         {Code: 200, Object: object{"versions": []any{}}},
+		"has one that is not read": {Code: 200, Object: object{"versions": []any{object{"version": "v9"}}}},
+	} {
+		e := env(&server{})
+		e.Do = cluster{"/apis/cilium.io": group}.do
+		assert.Equal(t, verdict.Unknown, others(t.Context(), e, "cilium.io").Class, "a group that %s", name)
+	}
 }
 
 // A stranger's program could say anything of its Pod.

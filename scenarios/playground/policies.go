@@ -23,7 +23,7 @@ func egressPolicy() suite.Scenario {
 		ID:    "playground.egress-policy",
 		Title: "Find a network policy that lets a run out",
 		About: "Reads the network policies of the playground: one has to select every Pod and allow no egress, and no other may allow any to a run. " +
-			"Where there is one of Cilium's own, of the namespace or of the whole cluster, nothing is concluded. " +
+			"Where there is one of another kind (Cilium's own, GKE's of host names, an administrator's), of the namespace or of the whole cluster, nothing is concluded. " +
 			"The control finds, by the same reading, the rule that lets callers in to the execution service.",
 		Claims: []string{"PG-03"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1562.007"},
@@ -36,9 +36,11 @@ func egressPolicy() suite.Scenario {
 			}
 			meta, _ := env.Pod()["metadata"].(object)
 			labels, _ := meta["labels"].(object)
-			return []verdict.Step{judgeDefaultDeny(policies), judgeEgress(name, policies, labels),
-				cilium(ctx, env, "find a policy of Cilium's own", "namespaces/"+env.Namespace+"/ciliumnetworkpolicies"),
-				cilium(ctx, env, "find a policy of Cilium's for every namespace", "ciliumclusterwidenetworkpolicies")}
+			steps := []verdict.Step{judgeDefaultDeny(policies), judgeEgress(name, policies, labels)}
+			for _, group := range policyGroups {
+				steps = append(steps, others(ctx, env, group))
+			}
+			return steps
 		},
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			const name = "find the policy that lets callers in to the service"
@@ -64,6 +66,11 @@ func policiesOf(namespace string) string {
 
 // items reads a list as the administrator; the step tells why it could not.
 func items(ctx context.Context, env *suite.APIEnv, name, path string) ([]object, *verdict.Step) {
+	return list(ctx, env, name, path, "items")
+}
+
+// list is items of what has its list in another field.
+func list(ctx context.Context, env *suite.APIEnv, name, path, field string) ([]object, *verdict.Step) {
 	if env.Do == nil {
 		return nil, &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "the target cannot be read"}
 	}
@@ -71,12 +78,12 @@ func items(ctx context.Context, env *suite.APIEnv, name, path string) ([]object,
 	if err != nil {
 		return nil, &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
 	}
-	list, ok := answer.Object["items"].([]any)
+	all, ok := answer.Object[field].([]any)
 	if answer.Code != http.StatusOK || !ok {
 		return nil, &verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("%s: %d %s", path, answer.Code, answer.Message)}
 	}
-	out := make([]object, 0, len(list))
-	for _, x := range list {
+	out := make([]object, 0, len(all))
+	for _, x := range all {
 		o, _ := x.(object)
 		out = append(out, o)
 	}
@@ -152,21 +159,55 @@ func judgeIngress(name string, policies []object) verdict.Step {
 	return verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("none of %d policies is one", len(policies))}
 }
 
-// cilium looks for policies of a kind of Cilium's own, which add up with the others.
-// One of them is nothing that this suite could read; a cluster without that kind has
-// none.
-func cilium(ctx context.Context, env *suite.APIEnv, name, resource string) verdict.Step {
-	path := "/apis/cilium.io/v2/" + resource
-	answer, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: path})
-	if err == nil && answer.Code == http.StatusNotFound {
-		return verdict.Step{Name: name, Class: verdict.Absent, Detail: "the cluster does not have the kind"}
+// policyGroups are the API groups that have network policies besides Kubernetes'
+// own: Cilium's, GKE's, those of the cluster's administrator, Calico's and Antrea's.
+// What one of them allows, Kubernetes' own do not deny.
+var policyGroups = []string{"cilium.io", "networking.gke.io", "policy.networking.k8s.io", "crd.projectcalico.org", "projectcalico.org", "crd.antrea.io"}
+
+// others looks for network policies of a group, in every version that the cluster
+// serves. One of them is nothing that this suite could read; a cluster without the
+// group has none.
+func others(ctx context.Context, env *suite.APIEnv, group string) verdict.Step {
+	step := verdict.Step{Name: "find a network policy of " + group}
+	root := "/apis/" + group
+	about, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: root})
+	if err == nil && about.Code == http.StatusNotFound {
+		step.Class, step.Detail = verdict.Absent, "the cluster does not have the group"
+		return step
 	}
-	policies, step := items(ctx, env, name, path)
-	switch {
-	case step != nil:
-		return *step
-	case len(policies) > 0:
-		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: nameOf(policies[0]) + " is there, and what it allows is not read"}
+	versions, problem := list(ctx, env, step.Name, root, "versions")
+	if problem != nil {
+		return *problem
 	}
-	return verdict.Step{Name: name, Class: verdict.Absent, Detail: "there is none"}
+	for _, v := range versions {
+		of := fmt.Sprintf("%s/%v", root, v["version"])
+		kinds, problem := list(ctx, env, step.Name, of, "resources")
+		if problem != nil {
+			return *problem
+		}
+		for _, k := range kinds {
+			resource := fmt.Sprint(k["name"])
+			if !strings.Contains(resource, "networkpolic") || strings.Contains(resource, "/") {
+				continue
+			}
+			path := of + "/" + resource
+			if k["namespaced"] == true {
+				path = of + "/namespaces/" + env.Namespace + "/" + resource
+			}
+			found, problem := items(ctx, env, step.Name, path)
+			switch {
+			case problem != nil:
+				return *problem
+			case len(found) > 0:
+				step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%s %s is there, and what it allows is not read", resource, nameOf(found[0]))
+				return step
+			}
+		}
+	}
+	if len(versions) == 0 {
+		step.Class, step.Detail = verdict.Unknown, "the cluster serves no version of the group"
+		return step
+	}
+	step.Class, step.Detail = verdict.Absent, "there is none"
+	return step
 }

@@ -68,13 +68,13 @@ var rules = []rule{
 		})}},
 	}, {
 		id: "reject-root", title: "Create a Pod of root's in the playground",
-		about: "Neither the Pod nor a container of it may leave open who it runs as, or say root.",
+		about: "Neither the Pod nor a container of it may leave open who it runs as, or say root. From Kubernetes 1.35 on, Pod Security allows both where the Pod has a user namespace of its own; the policy must not.",
 		says:  "a user other than root", standard: "runAs", severity: suite.High,
-		mutants: []string{"playground-no-root-rule"},
+		mutants: []string{"playground-no-root-rule", "playground-root-in-user-namespace"},
 		cases: []variant{
-			{"runAsNonRoot left out", func(spec object) { delete(admission.Child(spec, "securityContext"), "runAsNonRoot") }},
+			{"runAsNonRoot left out", unsaid}, {"runAsNonRoot left out, in a user namespace", ownUsers(unsaid)},
 			{"runAsNonRoot false in a container", inContainers(security("runAsNonRoot", false))},
-			{"runAsUser 0", func(spec object) { admission.Child(spec, "securityContext")["runAsUser"] = int64(0) }},
+			{"runAsUser 0", root}, {"runAsUser 0, in a user namespace", ownUsers(root)},
 			{"runAsUser 0 in a container", inContainers(security("runAsUser", int64(0)))},
 		},
 	}, {
@@ -158,17 +158,16 @@ var rules = []rule{
 		}}},
 	}, {
 		id: "require-registry", title: "Create a Pod of another registry's image in the playground",
-		about: "A digest says which image it is, and not who made it.",
+		about: "A digest says which image it is, and not who made it. Whoever has a domain can name a registry so that it begins like another's.",
 		says:  "from the registry", severity: suite.High,
-		mutants: []string{"playground-no-registry-rule"},
-		cases: []variant{{"another registry", inContainers(func(c object) {
-			image, _ := c["image"].(string)
-			_, digest, found := strings.Cut(image, "@")
-			if !found {
-				digest = "sha256:" + strings.Repeat("0", 64)
-			}
-			c["image"] = "registry.stockade.test/playground@" + digest
-		})}},
+		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix"},
+		cases: []variant{
+			{"another registry", inContainers(func(c object) { c["image"] = "registry.stockade.test/playground@" + digest(c) })},
+			{"a registry whose name begins alike", inContainers(func(c object) {
+				registry, _, _ := strings.Cut(repository(c), "/")
+				c["image"] = registry + ".stockade.test/playground@" + digest(c)
+			})},
+		},
 	}, {
 		id: "require-pod-security", title: "Create a Pod below Pod Security's restricted level in the playground",
 		about: "Three demands of the level restricted that the level baseline does not make.",
@@ -273,6 +272,18 @@ func security(field string, value any) func(object) {
 	return func(c object) { admission.Child(c, "securityContext")[field] = value }
 }
 
+func unsaid(spec object) { delete(admission.Child(spec, "securityContext"), "runAsNonRoot") }
+
+func root(spec object) { admission.Child(spec, "securityContext")["runAsUser"] = int64(0) }
+
+// ownUsers makes the change in a Pod whose users are not the node's.
+func ownUsers(change func(object)) func(object) {
+	return func(spec object) {
+		spec["hostUsers"] = false
+		change(spec)
+	}
+}
+
 func inContainers(f func(object)) func(object) {
 	return func(spec object) {
 		list, _ := spec["containers"].([]any)
@@ -323,4 +334,13 @@ func repository(c object) string {
 		image = image[:i]
 	}
 	return image
+}
+
+// digest is that of a container's image, or one of none.
+func digest(c object) string {
+	image, _ := c["image"].(string)
+	if _, digest, found := strings.Cut(image, "@"); found {
+		return digest
+	}
+	return "sha256:" + strings.Repeat("0", 64)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/filesystem"
 )
 
 // runtimeSocket accepts Absent alone. It asks the API server and not the Pods:
@@ -56,9 +57,6 @@ func readPods(ctx context.Context, env *suite.APIEnv, namespace string) verdict.
 	return judgePods(name, pods)
 }
 
-// ofTheCluster are the kinds of volume that the kubelet fills itself.
-var ofTheCluster = map[string]bool{"configMap": true, "secret": true, "emptyDir": true, "downwardAPI": true, "projected": true}
-
 // judgePods is a pure function.
 func judgePods(name string, pods []object) verdict.Step {
 	var found []string
@@ -87,7 +85,7 @@ func waysToTheNode(spec object) (found []string) {
 		v, _ := v.(object)
 		for kind := range v {
 			switch {
-			case kind == "name" || ofTheCluster[kind]:
+			case kind == "name" || !filesystem.MayBeTheNodes(kind):
 			case kind == "hostPath":
 				found = append(found, fmt.Sprint(at(v, kind)["path"]))
 			default:
