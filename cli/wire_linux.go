@@ -101,9 +101,13 @@ func (m machine) kubeconfig() string { return kind.Options{Home: m.home}.Kubecon
 
 func (m machine) descriptorFile() string { return m.file("target.json") }
 
-// netns names the network namespace. Every home but the default one gets a
-// name of its own, so that two of them do not meet.
+// netns names the network namespace: the one that this home was sealed with, since
+// which home is the default one depends on who asks. Every home but that gets a name
+// of its own, so that two of them do not meet.
 func (m machine) netns() string {
+	if name := engine.Recorded(m.home); name != "" {
+		return name
+	}
 	usual, err := Home(func(k string) string {
 		if k == "STOCKADE_HOME" {
 			return ""
@@ -138,7 +142,7 @@ func (m machine) layers() []Layer {
 
 // Doctor implements [Host].
 func (m machine) Doctor(ctx context.Context) ([]Check, error) {
-	facts, err := doctor.Gather(ctx, m.home)
+	facts, err := doctor.Gather(ctx, m.home, m.netns())
 	if err != nil {
 		return nil, err
 	}

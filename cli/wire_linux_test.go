@@ -30,6 +30,18 @@ func TestEveryHomeHasANamespaceOfItsOwn(t *testing.T) {
 	assert.Equal(t, "stockade", usual.netns(), "said or not, it is the same home")
 }
 
+func TestAHomeKeepsTheNamespaceThatItWasSealedWith(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("STOCKADE_HOME", "")
+	t.Setenv("XDG_CACHE_HOME", cache)
+	m := machine{home: filepath.Join(cache, "stockade")}
+	require.NoError(t, os.MkdirAll(filepath.Join(m.home, "engine"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(m.home, "engine", "namespace"), []byte(m.netns()+"\n"), 0o600))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	assert.Equal(t, "stockade", m.netns(), "asked by somebody whose default home is another one")
+	assert.Equal(t, "/run/netns/stockade", m.netnsPath())
+}
+
 func TestWhatIsSealedComesAfterTheSeal(t *testing.T) {
 	sealed := false
 	for _, l := range (machine{}).layers() {

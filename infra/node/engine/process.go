@@ -103,11 +103,15 @@ func (r record) write(path string) error {
 	return nil
 }
 
-// end asks the process to end and kills it when it takes longer than grace.
+// end asks the process to end and kills it when it takes longer than grace. A
+// context that has ended before asks nobody.
 func (r record) end(ctx context.Context, grace time.Duration) error {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if !r.alive() {
 			return nil
+		}
+		if err := context.Cause(ctx); err != nil {
+			return fmt.Errorf("ending process %d: %w", r.PID, err)
 		}
 		if err := syscall.Kill(r.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("ending process %d: %w", r.PID, err)
