@@ -4,10 +4,13 @@ package cli
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -87,4 +90,23 @@ func TestEveryMutantIsDescribed(t *testing.T) {
 	for _, id := range app.Registry.Mutants() {
 		assert.True(t, have[id], "a scenario names the mutant %s, which has no overlay or no title", id)
 	}
+}
+
+func TestTheFirstInterruptIsAnswered(t *testing.T) {
+	out, in := io.Pipe()
+	ctx, stop := interruptible(in)
+	defer stop()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	assert.Contains(t, line, "the second Ctrl-C")
+	assert.ErrorIs(t, ctx.Err(), context.Canceled)
+	assert.True(t, signalled(ctx))
+}
+
+func TestAnOrdinaryEndIsNoInterrupt(t *testing.T) {
+	ctx, stop := interruptible(io.Discard)
+	assert.False(t, signalled(ctx))
+	stop()
+	assert.False(t, signalled(ctx))
 }
