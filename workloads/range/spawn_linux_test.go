@@ -91,3 +91,11 @@ func TestTheNumberOfARangeThatIsGoneBelongsToSomebodyElse(t *testing.T) {
 	// It would end this test.
 	assert.NoError(t, signalTo(pidNote{PID: os.Getpid(), Start: start + 1}, syscall.SIGKILL))
 }
+
+func TestANamespaceWhoseNameIsGoneIsNoSeal(t *testing.T) {
+	require.NoError(t, in("/proc/thread-self/ns/net"))
+	require.ErrorIs(t, in("/proc/thread-self/ns/uts"), ErrUnsealed)
+	err := in(filepath.Join(t.TempDir(), "stockade"))
+	require.ErrorIs(t, err, ErrUnsealed, "a range that `down` did not find ends with the seal")
+	assert.ErrorContains(t, err, "is gone")
+}

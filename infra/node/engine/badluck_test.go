@@ -153,3 +153,15 @@ func TestANameThatIsNoNameIsNotTaken(t *testing.T) {
 	}
 	assert.Empty(t, Recorded(t.TempDir()))
 }
+
+func TestAShimTellsOfItsContainerWhenTheFolderIsGone(t *testing.T) {
+	shim := func(dir, id string) process {
+		return process{Args: []string{"/usr/bin/containerd-shim-runc-v2", "-namespace", "moby", "-id", id, "-address", dir + "/run/containerd.sock"}}
+	}
+	all := []process{
+		shim("/h/engine", container), shim("/h/engine", "moby"), shim("/other/engine", container[1:]+"0"),
+		{Args: []string{"containerd-shim-runc-v2", "-address", "/h/engine/run/containerd.sock", "-id"}}, {Args: []string{""}},
+	}
+	assert.Equal(t, []string{container}, shimmed(all, "/h/engine", nil))
+	assert.Equal(t, []string{container}, shimmed(all, "/h/engine", []string{container}), "once")
+}

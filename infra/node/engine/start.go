@@ -189,7 +189,10 @@ func (e *Engine) await(ctx context.Context, name string, cmd *exec.Cmd, ready fu
 	err := poll(wait, func() (bool, error) {
 		select {
 		case <-ended:
-			return false, fmt.Errorf("it ended: %w", g.Wait())
+			if err := g.Wait(); err != nil {
+				return false, fmt.Errorf("it ended: %w", err)
+			}
+			return false, errors.New("it ended")
 		default:
 			return ready() == nil, nil
 		}

@@ -99,6 +99,11 @@ func (e *Engine) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all, err := processes()
+	if err != nil {
+		return err
+	}
+	ids = shimmed(all, e.dir, ids)
 	// Killed twice: while the first round goes on, a shim may still start
 	// something, but not once it is dead.
 	for range 2 {
@@ -139,6 +144,10 @@ func (e *Engine) clear(ctx context.Context) error {
 	return nil
 }
 
+// idLength is the length of a container's id. A shorter name would match too much
+// where processes and cgroups are looked for by it.
+const idLength = 64
+
 // containerIDs lists the containers this engine has made, running or not.
 func (e *Engine) containerIDs() ([]string, error) {
 	entries, err := os.ReadDir(e.path("data/containers"))
@@ -150,12 +159,27 @@ func (e *Engine) containerIDs() ([]string, error) {
 	}
 	var ids []string
 	for _, entry := range entries {
-		// A short name would match too much below.
-		if len(entry.Name()) == 64 {
+		if len(entry.Name()) == idLength {
 			ids = append(ids, entry.Name())
 		}
 	}
 	return ids, nil
+}
+
+// shimmed adds to the containers those that a shim of this engine's is there for: who
+// has deleted the folder while the engine ran has deleted what dockerd knew of them.
+func shimmed(all []process, dir string, containers []string) []string {
+	for _, p := range all {
+		if !ours(p, dir, nil) || !strings.HasPrefix(filepath.Base(p.Args[0]), "containerd-shim") {
+			continue
+		}
+		i := slices.Index(p.Args, "-id") + 1
+		if i == 0 || i == len(p.Args) || len(p.Args[i]) != idLength || slices.Contains(containers, p.Args[i]) {
+			continue
+		}
+		containers = append(containers, p.Args[i])
+	}
+	return containers
 }
 
 // forbidRestart keeps dockerd from booting a container of an earlier engine
