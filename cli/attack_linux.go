@@ -68,7 +68,9 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 	if err != nil {
 		return nil, err
 	}
-	if err := kind.Confirm(ctx, c, m.home); err != nil {
+	answer, cancel := context.WithTimeout(ctx, waitAnswer)
+	defer cancel()
+	if err := kind.Confirm(answer, c, m.home); err != nil {
 		if errors.Is(err, kind.ErrOtherCluster) {
 			return nil, err
 		}
