@@ -51,7 +51,7 @@ type App struct {
 	Exec func(ctx context.Context, argv []string) (int, error)
 	// Place describes the cluster for programs; the error wraps fs.ErrNotExist
 	// when there is none.
-	Place func(context.Context) (*Place, error)
+	Place func(context.Context, *progress.Reporter) (*Place, error)
 	// Prune removes the images and programs of earlier sources, and returns how
 	// many bytes that freed.
 	Prune func(context.Context, *progress.Reporter) (freed int64, err error)

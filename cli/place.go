@@ -240,7 +240,7 @@ secret. Exit code 3 means that there is no cluster.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
-				place, err := a.Place(ctx)
+				place, err := a.Place(ctx, a.progress())
 				if errors.Is(err, fs.ErrNotExist) {
 					return incomplete("there is no cluster here: `stockade up` makes one (%w)", err)
 				}

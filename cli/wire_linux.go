@@ -361,12 +361,13 @@ func (m machine) serveGate(ctx context.Context) error {
 }
 
 // place implements App.Place.
-func (m machine) place(ctx context.Context) (*Place, error) {
+func (m machine) place(ctx context.Context, rep *progress.Reporter) (*Place, error) {
 	o, err := clusterLayer{m}.options(nil)
 	if err != nil {
 		return nil, err
 	}
-	s, err := kind.GetStatus(ctx, o)
+	// Pulumi replaces a cluster that is not healthy.
+	s, err := kind.AwaitStatus(ctx, o, rep)
 	if err != nil {
 		return nil, err
 	}

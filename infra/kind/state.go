@@ -61,7 +61,7 @@ var (
 // a machine that is busy with something else an answer takes seconds.
 func settle(ctx context.Context, patience time.Duration, rep *progress.Reporter, healthy func(context.Context) (Identity, error)) (Identity, error) {
 	id, err := healthy(ctx)
-	if err == nil || id.UID == "" || lasting(err) {
+	if err == nil || id.UID == "" || lasting(err) || ctx.Err() != nil {
 		return id, err
 	}
 	done := rep.Step(fmt.Sprintf("waiting for the cluster, which is not well (%v)", err))
@@ -225,6 +225,23 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	return o.status(ctx, func(ctx context.Context) error { _, err := o.healthy(ctx, ""); return err })
+}
+
+// AwaitStatus is GetStatus for whoever replaces a cluster that is not healthy: what
+// may pass by itself gets Timeouts.Settle.
+func AwaitStatus(ctx context.Context, o Options, rep *progress.Reporter) (Status, error) {
+	o, err := o.orDefaults()
+	if err != nil {
+		return Status{}, err
+	}
+	return o.status(ctx, func(ctx context.Context) error {
+		_, err := settle(ctx, o.Timeouts.Settle, rep, func(ctx context.Context) (Identity, error) { return o.healthy(ctx, "") })
+		return err
+	})
+}
+
+func (o Options) status(ctx context.Context, healthy func(context.Context) error) (Status, error) {
 	id, err := ReadIdentity(o.Home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Status{}, nil
@@ -234,7 +251,7 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 		s.Reason = "this process is outside the seal"
 		return s, nil
 	}
-	if _, err := o.healthy(ctx, ""); err != nil {
+	if err := healthy(ctx); err != nil {
 		s.Reason = err.Error()
 	} else {
 		s.Healthy = true

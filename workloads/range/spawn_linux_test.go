@@ -32,7 +32,7 @@ func TestHelperStubbornRange(t *testing.T) {
 	lock, err := lockPID(path)
 	require.NoError(t, err)
 	fmt.Println("\nheld")
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	require.NoError(t, lock.Close())
 }
 

@@ -80,7 +80,7 @@ func TestAnEndedContextSignalsNobody(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("ctrl-c"))
 	require.ErrorContains(t, r.end(ctx, time.Second), "ctrl-c")
-	time.Sleep(50 * time.Millisecond)
+	<-time.After(50 * time.Millisecond) // a signal takes its time
 	assert.True(t, r.alive())
 	require.NoError(t, r.end(t.Context(), 5*time.Second))
 	require.Error(t, cmd.Wait())
