@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,7 +73,7 @@ func TestAnInterruptSaysNothingAboutTheEngine(t *testing.T) {
 	assert.False(t, stands)
 }
 
-func TestAnEndedContextSignalsNobody(t *testing.T) {
+func TestOnlyTheVeryProcessIsSignalledAndNotAfterAnInterrupt(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	require.NoError(t, cmd.Start())
 	r, err := newRecord(cmd.Process.Pid)
@@ -82,8 +83,15 @@ func TestAnEndedContextSignalsNobody(t *testing.T) {
 	require.ErrorContains(t, r.end(ctx, time.Second), "ctrl-c")
 	<-time.After(50 * time.Millisecond) // a signal takes its time
 	assert.True(t, r.alive())
+	reused := r
+	reused.Start++
+	require.NoError(t, reused.signal(syscall.SIGKILL), "that one is gone, and its number is somebody else's")
+	<-time.After(50 * time.Millisecond)
+	assert.True(t, r.alive())
+
 	require.NoError(t, r.end(t.Context(), 5*time.Second))
 	require.Error(t, cmd.Wait())
+	require.NoError(t, r.signal(syscall.SIGKILL), "it is gone")
 }
 
 func TestADaemonsConfigurationSaysWhichEngineItServes(t *testing.T) {

@@ -341,11 +341,8 @@ func (e *Engine) endLeftovers(ctx context.Context, containers []string) error {
 		}
 	}
 	for _, r := range victims {
-		if !r.alive() {
-			continue
-		}
-		if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("ending process %d: %w", r.PID, err)
+		if err := r.signal(syscall.SIGKILL); err != nil {
+			return err
 		}
 	}
 	wait, cancel := context.WithTimeout(ctx, e.opts.Timeouts.Stop)
