@@ -131,6 +131,15 @@ func TestTheEngineOfAnotherHomeInTheNamespaceIsSeen(t *testing.T) {
 	all, err := processes()
 	require.NoError(t, err)
 
+	e, err := New(Options{Home: t.TempDir(), Name: "../../proc/self/ns/net"})
+	require.NoError(t, err)
+	home, err := e.other()
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Dir(other), home)
+	s, err := e.Status(t.Context())
+	require.NoError(t, err)
+	assert.False(t, s.Exists, "nobody is told that something of ours is left")
+
 	const here = "/proc/self/ns/net"
 	assert.Equal(t, other, engineIn(all, here, filepath.Join(t.TempDir(), "engine")))
 	assert.Empty(t, engineIn(all, here, other), "our own")
