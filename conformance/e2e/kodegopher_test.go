@@ -258,7 +258,7 @@ func TestAHundredSessionsOfFiveUsers(t *testing.T) {
 				<-door
 			}()
 			v, asked, ok := visitOnce(ctx, t, s, string(agent), i)
-			refused.Add(int32(asked)) //nolint:gosec // a handful
+			refused.Add(int32(asked))
 			if !ok {
 				return
 			}

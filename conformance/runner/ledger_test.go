@@ -71,14 +71,14 @@ func TestALedgerSurvivesAFullDisk(t *testing.T) {
 	defer signal.Reset(unix.SIGXFSZ)
 	var had unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &had))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 20, Max: had.Max})) //nolint:gosec // a file has no less than nothing
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 20, Max: had.Max}))
 	err = l.Creating(one)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &had))
 	require.Error(t, err)
 	assert.Empty(t, l.Open(), "it must not be created, so there is nothing to remove")
 
 	require.NoError(t, l.Creating(two))
-	text, err := os.ReadFile(path) //nolint:gosec // the test's own
+	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	rec, err := ReadLedger(bytes.NewReader(text))
 	require.NoError(t, err, string(text))

@@ -158,7 +158,7 @@ func (s *MCPSession) goodbye(id string) error {
 	if s.way.token != "" {
 		r.Header.Set("Authorization", "Bearer "+s.way.token)
 	}
-	answer, _, err := send(s.way.ctx, s.way.plain, r)
+	answer, _, err := send(s.way.ctx, s.way.plain, r) //nolint:bodyclose // send has read it and closed it
 	if err == nil && answer.StatusCode >= 300 && answer.StatusCode != http.StatusNotFound {
 		err = fmt.Errorf("the server answered with status %d", answer.StatusCode)
 	}

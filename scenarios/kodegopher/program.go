@@ -130,7 +130,8 @@ func noAnswer(err error) verdict.Step {
 
 // judgeResult is a pure function.
 func judgeResult(status int, r result) verdict.Step {
-	class, detail := verdict.Absent, ""
+	class := verdict.Absent
+	var detail string
 	switch {
 	case status == http.StatusConflict:
 		class, detail = verdict.Unknown, "the runner runs another program"
