@@ -452,7 +452,7 @@ func TestSessionsOutliveARestartOfTheController(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		defer next.Close() //nolint:errcheck // its sandbox is looked for below
+		defer next.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 		defer cancel()
 		r, err := next.Run(ctx, target.MCPProgram{Source: see})

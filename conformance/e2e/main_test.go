@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		code = 1
 	}
-	os.Exit(code) //nolint:forbidigo // a TestMain is a main
+	os.Exit(code)
 }
 
 func prepare(m *testing.M) (int, error) {

@@ -120,7 +120,7 @@ func TestCleanupLeavesALivingRunAlone(t *testing.T) {
 	dir, g := t.TempDir(), newGround()
 	l, err := OpenLedger(dir, "alive", g.cluster)
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // the test is over
+	defer l.Close()
 	require.NoError(t, l.Creating(one))
 	g.objects[one] = "alive"
 	_, err = Cleanup(t.Context(), dir, g)
@@ -150,7 +150,7 @@ func TestCleanupLeavesARunAloneThatBeginsMeanwhile(t *testing.T) {
 		g.objects[one] = "new"
 	}})
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // the test is over
+	defer l.Close()
 	assert.Contains(t, g.objects, one)
 }
 

@@ -131,8 +131,8 @@ func (a *apiServer) forward(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *apiServer) serve(data, failure httpstream.Stream) {
-	defer failure.Close() //nolint:errcheck // the client sees it
-	defer data.Close()    //nolint:errcheck // the client sees it
+	defer failure.Close()
+	defer data.Close()
 	if a.refuse.Load() || data.Headers().Get(corev1.PortHeader) != strconv.Itoa(8080) {
 		_, _ = fmt.Fprint(failure, "connection refused")
 		return
@@ -142,7 +142,7 @@ func (a *apiServer) serve(data, failure httpstream.Stream) {
 		_, _ = fmt.Fprint(failure, err)
 		return
 	}
-	defer c.Close() //nolint:errcheck // the other way may have closed it
+	defer c.Close()
 	go func() {
 		_, _ = io.Copy(c, data)
 		_ = c.Close()

@@ -268,7 +268,7 @@ func send(ctx context.Context, t *http.Transport, r *http.Request) (*http.Respon
 	if err != nil {
 		return nil, nil, fmt.Errorf("sending a request: %w", because(ctx, err))
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or is not wanted
+	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the answer to a request: %w", because(ctx, err))

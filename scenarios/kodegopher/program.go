@@ -107,7 +107,7 @@ func askRunner(ctx context.Context, addr, nonce string) verdict.Step {
 	if err != nil {
 		return noAnswer(err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or is not wanted
+	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResult))
 	if err != nil {
 		return noAnswer(err)

@@ -17,7 +17,7 @@ const child = "STOCKADE_PLAYGROUND_CHILD"
 func TestMain(m *testing.M) {
 	if os.Getenv(child) != "" {
 		_, _ = fmt.Fprintln(os.Stdout, "usage: none")
-		os.Exit(1) //nolint:forbidigo // a TestMain is a main
+		os.Exit(1)
 	}
 	m.Run()
 }
