@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/report"
@@ -49,7 +51,7 @@ type App struct {
 	Exec func(ctx context.Context, argv []string) (int, error)
 	// Place describes the cluster for programs; the error wraps fs.ErrNotExist
 	// when there is none.
-	Place func(context.Context) (*Place, error)
+	Place func(context.Context, *progress.Reporter) (*Place, error)
 	// Prune removes the images and programs of earlier sources, and returns how
 	// many bytes that freed.
 	Prune func(context.Context, *progress.Reporter) (freed int64, err error)
@@ -300,6 +302,19 @@ func (a *App) complain(err error) {
 		}
 		_, _ = fmt.Fprintln(a.Stderr, prefix+report.Clean(line))
 	}
+	if full(err) {
+		_, _ = fmt.Fprintln(a.Stderr, "The disk is full: make room (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk, and run this again.")
+	}
+}
+
+// full tells whether an error is for lack of space on the disk, which any write may
+// meet, those of programs that were called as well.
+func full(err error) bool {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return true
+	}
+	text := strings.ToLower(err.Error())
+	return strings.Contains(text, "no space left on device") || strings.Contains(text, "disk quota exceeded")
 }
 
 // progress returns the reporter for stderr; a silent one for --quiet.

@@ -68,8 +68,13 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 	if err != nil {
 		return nil, err
 	}
-	if err := kind.Confirm(ctx, c, m.home); err != nil {
-		return nil, err
+	answer, cancel := context.WithTimeout(ctx, waitAnswer)
+	defer cancel()
+	if err := kind.Confirm(answer, c, m.home); err != nil {
+		if errors.Is(err, kind.ErrOtherCluster) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w; `stockade status` tells what is wrong, and `stockade up` mends it", err)
 	}
 	probe, err := os.ReadFile(d.Probe)
 	if err != nil {
@@ -196,6 +201,9 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, err
 	}
 	defer f.rng.Close()
+	if err := f.restore(ctx); err != nil {
+		return nil, err
+	}
 	if o.Template != nil {
 		return f.attackGuest(ctx, o)
 	}
@@ -324,7 +332,7 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 		return nil, nil, err
 	}
 	for _, g := range grounds {
-		l, err := runner.Cleanup(ctx, f.m.ledgerDir(), g)
+		l, err := runner.Cleanup(ctx, f.m.ledgerDir(), g, f.rep)
 		if err != nil {
 			return nil, left, err
 		}
@@ -355,6 +363,44 @@ func labelled(ctx context.Context, grounds []*runner.Kube) (all []runner.Owned, 
 		all = append(all, owned...)
 	}
 	return all, nil
+}
+
+// restore undoes what a killed `prove` has left. On a cluster on which something is
+// still weakened for a mutant, a run would find breaches that are nobody's.
+func (f *field) restore(ctx context.Context) error {
+	mutants, err := overlays.LoadMutants()
+	if err != nil {
+		return err
+	}
+	namespaces, err := f.kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("looking for mutants: %w", err)
+	}
+	if len(standing(mutants, namespaces.Items)) == 0 {
+		return nil
+	}
+	f.rep.Note("a `stockade prove` was killed: what it weakened is restored first")
+	_, left, err := f.removeMutants(ctx)
+	if err == nil && left != nil {
+		err = errors.New(strings.Join(left, "\n"))
+	}
+	if err != nil {
+		return incomplete("restoring what a killed `stockade prove` has weakened (`stockade cleanup` tries again, `stockade down` removes the cluster): %w", err)
+	}
+	return nil
+}
+
+// standing are the mutants of which there is a namespace that is not on its way out.
+func standing(mutants []overlays.Mutant, namespaces []corev1.Namespace) []string {
+	var ids []string
+	for _, m := range mutants {
+		if slices.ContainsFunc(namespaces, func(ns corev1.Namespace) bool {
+			return ns.DeletionTimestamp == nil && slices.Contains(m.Namespaces(), ns.Name)
+		}) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
 
 // removeMutants takes down what a killed `prove` left up, and gives the

@@ -4,14 +4,19 @@ package cli
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
@@ -131,4 +136,26 @@ func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {
 	}
 	f.Disruptive = true
 	assert.NoError(t, f.harmless([]*suite.Scenario{quiet, loud, fatal}))
+}
+
+func TestTheMutantsOfAKilledProofAreSeen(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	require.Greater(t, len(mutants), 2)
+	space := func(name string) corev1.Namespace {
+		return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	going := space(mutants[0].Namespace())
+	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	clean := []corev1.Namespace{space("kube-system"), space(overlays.ReferenceNamespace), going}
+	assert.Empty(t, standing(mutants, clean), "one that is on its way out was taken down in order")
+	for _, m := range mutants {
+		for _, name := range m.Namespaces() {
+			assert.Equal(t, []string{m.ID}, standing(mutants, append(clean, space(name))), name)
+		}
+	}
+	// Nothing but the list is asked for where there is nothing to undo: the fake has
+	// no more.
+	f := &field{kube: &kube.Client{Clientset: fake.NewClientset(&clean[0], &clean[1])}}
+	assert.NoError(t, f.restore(t.Context()))
 }

@@ -74,7 +74,9 @@ func missing(checks []Check) (out []string) {
 
 // essentials refuses a machine on which nothing can work.
 func (a *App) essentials(ctx context.Context) error {
+	done := a.progress().Step("looking at the machine and at what is built")
 	checks, err := a.Host.Doctor(ctx)
+	done("", err)
 	if err != nil {
 		return fmt.Errorf("looking at the machine: %w", err)
 	}
@@ -240,7 +242,7 @@ secret. Exit code 3 means that there is no cluster.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
-				place, err := a.Place(ctx)
+				place, err := a.Place(ctx, a.progress())
 				if errors.Is(err, fs.ErrNotExist) {
 					return incomplete("there is no cluster here: `stockade up` makes one (%w)", err)
 				}
@@ -354,7 +356,7 @@ func (a *App) downCmd() *cobra.Command {
 					}
 				}
 				if failed != nil {
-					return &exit{verdict.ExitResidue, fmt.Errorf("something was left behind:\n%s", strings.Join(failed, "\n"))}
+					return &exit{verdict.ExitResidue, fmt.Errorf("something was left behind; `stockade down` tries again:\n%s", strings.Join(failed, "\n"))}
 				}
 				return nil
 			})

@@ -31,6 +31,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -48,11 +49,8 @@ import (
 
 // Main is the stockade command on the real machine. It returns the exit code.
 func Main(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible(os.Stderr)
 	defer stop()
-	// The first Ctrl-C asks for an orderly end; with the handler gone, the
-	// second one kills.
-	context.AfterFunc(ctx, stop)
 	// client-go logs by itself whatever is cut under an exec, and returns it as
 	// an error as well. The latter is judged; the former is noise on stderr.
 	klog.SetLogger(logr.Discard())
@@ -77,10 +75,34 @@ func Main(args []string) int {
 	return app.Run(ctx, args)
 }
 
+// interruptible returns a context that ends with the first Ctrl-C, which asks for an
+// orderly end and says so: that may take a minute. With the handler gone, the second
+// one kills.
+func interruptible(stderr io.Writer) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() {
+		stop()
+		if signalled(ctx) {
+			_, _ = fmt.Fprintln(stderr, "stockade: interrupted: cleaning up; the second Ctrl-C ends it at once")
+		}
+	})
+	return ctx, stop
+}
+
+// signalled tells whether it was a signal that ended the context of signal.NotifyContext.
+// Of an ordinary end the cause is the context's own error.
+func signalled(ctx context.Context) bool {
+	return context.Cause(ctx) != ctx.Err() //nolint:errorlint // a signal's error is that one too, by errors.Is
+}
+
 // The waits of `up`, `down` and the attacks.
 const (
 	waitSandboxes = 4 * time.Minute
-	waitRange     = 20 * time.Second
+	// waitRange is more than it takes to kill a range that does not end, and to
+	// start another one.
+	waitRange = 30 * time.Second
+	// waitAnswer is how long the API server may take to say whose it is.
+	waitAnswer = 30 * time.Second
 	// waitSettle is how long a mutant's weakening may take to show.
 	waitSettle = 20 * time.Second
 	// waitGuestGone is how long the end of a run with a user's own template may
@@ -101,9 +123,13 @@ func (m machine) kubeconfig() string { return kind.Options{Home: m.home}.Kubecon
 
 func (m machine) descriptorFile() string { return m.file("target.json") }
 
-// netns names the network namespace. Every home but the default one gets a
-// name of its own, so that two of them do not meet.
+// netns names the network namespace: the one that this home was sealed with, since
+// which home is the default one depends on who asks. Every home but that gets a name
+// of its own, so that two of them do not meet.
 func (m machine) netns() string {
+	if name := engine.Recorded(m.home); name != "" {
+		return name
+	}
 	usual, err := Home(func(k string) string {
 		if k == "STOCKADE_HOME" {
 			return ""
@@ -138,7 +164,7 @@ func (m machine) layers() []Layer {
 
 // Doctor implements [Host].
 func (m machine) Doctor(ctx context.Context) ([]Check, error) {
-	facts, err := doctor.Gather(ctx, m.home)
+	facts, err := doctor.Gather(ctx, m.home, m.netns())
 	if err != nil {
 		return nil, err
 	}
@@ -335,12 +361,13 @@ func (m machine) serveGate(ctx context.Context) error {
 }
 
 // place implements App.Place.
-func (m machine) place(ctx context.Context) (*Place, error) {
+func (m machine) place(ctx context.Context, rep *progress.Reporter) (*Place, error) {
 	o, err := clusterLayer{m}.options(nil)
 	if err != nil {
 		return nil, err
 	}
-	s, err := kind.GetStatus(ctx, o)
+	// Pulumi replaces a cluster that is not healthy.
+	s, err := kind.AwaitStatus(ctx, o, rep)
 	if err != nil {
 		return nil, err
 	}
@@ -464,7 +491,10 @@ func (l clusterLayer) Down(ctx context.Context, rep *progress.Reporter) error {
 	if err != nil {
 		return err
 	}
-	return kind.Down(ctx, o)
+	if err := kind.Down(ctx, o); err != nil {
+		return err
+	}
+	return runner.Forget(l.m.ledgerDir())
 }
 
 // rangeLayer is the outside world.
@@ -524,7 +554,7 @@ func (l rangeLayer) Status(ctx context.Context) (State, error) {
 	case err != nil:
 		return State{}, err
 	case !h.OK:
-		return State{Detail: h.Problem}, nil
+		return State{Left: true, Detail: h.Problem}, nil
 	}
 	return State{Up: true, Detail: fmt.Sprintf("process %d, %d events", h.PID, h.Seq)}, nil
 }
@@ -535,7 +565,8 @@ func (l rangeLayer) Down(ctx context.Context, _ *progress.Reporter) error {
 	if err := rangehost.Terminate(ctx, l.pidFile()); err != nil {
 		return err
 	}
-	return remove(l.socket(), l.pidFile())
+	// What a range that was killed had noted is of a namespace that goes as well.
+	return remove(l.socket(), l.pidFile(), l.pidFile()+rangehost.NoteSuffix)
 }
 
 func remove(paths ...string) error {

@@ -4,10 +4,13 @@ package cli
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -28,6 +31,18 @@ func TestEveryHomeHasANamespaceOfItsOwn(t *testing.T) {
 	assert.Equal(t, other.netns(), machine{home: "/elsewhere"}.netns())
 	t.Setenv("STOCKADE_HOME", "/cache/stockade")
 	assert.Equal(t, "stockade", usual.netns(), "said or not, it is the same home")
+}
+
+func TestAHomeKeepsTheNamespaceThatItWasSealedWith(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("STOCKADE_HOME", "")
+	t.Setenv("XDG_CACHE_HOME", cache)
+	m := machine{home: filepath.Join(cache, "stockade")}
+	require.NoError(t, os.MkdirAll(filepath.Join(m.home, "engine"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(m.home, "engine", "namespace"), []byte(m.netns()+"\n"), 0o600))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	assert.Equal(t, "stockade", m.netns(), "asked by somebody whose default home is another one")
+	assert.Equal(t, "/run/netns/stockade", m.netnsPath())
 }
 
 func TestWhatIsSealedComesAfterTheSeal(t *testing.T) {
@@ -75,4 +90,23 @@ func TestEveryMutantIsDescribed(t *testing.T) {
 	for _, id := range app.Registry.Mutants() {
 		assert.True(t, have[id], "a scenario names the mutant %s, which has no overlay or no title", id)
 	}
+}
+
+func TestTheFirstInterruptIsAnswered(t *testing.T) {
+	out, in := io.Pipe()
+	ctx, stop := interruptible(in)
+	defer stop()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	assert.Contains(t, line, "the second Ctrl-C")
+	assert.ErrorIs(t, ctx.Err(), context.Canceled)
+	assert.True(t, signalled(ctx))
+}
+
+func TestAnOrdinaryEndIsNoInterrupt(t *testing.T) {
+	ctx, stop := interruptible(io.Discard)
+	assert.False(t, signalled(ctx))
+	stop()
+	assert.False(t, signalled(ctx))
 }

@@ -57,7 +57,7 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 		Exec: func(ctx context.Context, argv []string) (int, error) {
 			return start(ctx, argv, "KUBECONFIG=/made/up")
 		},
-		Place: func(context.Context) (*cli.Place, error) {
+		Place: func(context.Context, *progress.Reporter) (*cli.Place, error) {
 			if getenv("FAKE_PLACE") == "none" {
 				return nil, fmt.Errorf("looking for the made-up cluster: %w", os.ErrNotExist)
 			}

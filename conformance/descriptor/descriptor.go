@@ -110,7 +110,7 @@ func Read(path string) (*Descriptor, error) {
 	}
 	d, err := Decode(doc)
 	if err != nil {
-		return nil, fmt.Errorf("reading the target's descriptor %s: %w", path, err)
+		return nil, fmt.Errorf("reading the target's descriptor %s: %w; `stockade up` writes it anew", path, err)
 	}
 	return d, nil
 }

@@ -75,6 +75,7 @@ func TestWhatCannotBeReadSaysWhatToDo(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(doc), 0o600))
 		_, err := Read(path)
 		assert.ErrorContains(t, err, path, name)
+		assert.ErrorContains(t, err, "stockade up", name)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/stockade-dev/stockade/infra/progress"
 )
 
 // damagedSuffix is added to the name of a ledger that cannot be read.
@@ -40,7 +42,9 @@ type Remover interface {
 //
 // Of a damaged ledger nobody knows what else it listed: it counts as residue
 // once, and is set aside under another name for a person to read.
-func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err error) {
+//
+// Removing takes seconds, of a namespace a minute: rep tells of each.
+func Cleanup(ctx context.Context, dir string, r Remover, rep *progress.Reporter) (residue []string, err error) {
 	cluster, err := r.Cluster(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cleaning up: %w", err)
@@ -62,7 +66,9 @@ func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err 
 		return nil, fmt.Errorf("cleaning up: %w", err)
 	}
 	remove := func(run string, ref Ref) error {
+		done := rep.Step(fmt.Sprintf("removing %s, which the dead run %s left", ref, run))
 		err := r.Remove(ctx, run, ref)
+		done("", err)
 		if err != nil {
 			residue = append(residue, fmt.Sprintf("%s of run %s: %v", ref, run, err))
 		}
@@ -99,4 +105,17 @@ func Cleanup(ctx context.Context, dir string, r Remover) (residue []string, err 
 	}
 	slices.Sort(residue)
 	return residue, errors.Join(errs...)
+}
+
+// Forget removes the ledgers of dead runs whose cluster is gone, and everything with
+// it that they list. The caller must know that all of them are of that cluster.
+func Forget(dir string) error {
+	gone, _, err := scan(dir)
+	for _, d := range gone {
+		err = errors.Join(err, os.Remove(d.path), d.f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("removing the ledgers of a cluster that is gone: %w", err)
+	}
+	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/infra/progress"
 )
 
 var (
@@ -109,8 +111,12 @@ func TestCleanupRemovesWhatDeadRunsLeft(t *testing.T) {
 	require.NoError(t, l.Close()) // the kernel lets go of a killed run's lock likewise
 	g.objects[one] = "dead"
 	g.objects[two] = "forgotten" // no ledger at all
-	residue, err := Cleanup(t.Context(), dir, g)
+	var said bytes.Buffer
+	residue, err := Cleanup(t.Context(), dir, g, progress.New(&said, func(s string) string { return s }))
 	require.NoError(t, err)
+	for run, ref := range map[string]Ref{"dead": one, "forgotten": two} {
+		assert.Contains(t, said.String(), "removing "+ref.String()+", which the dead run "+run+" left", "it may take a minute")
+	}
 	assert.Empty(t, residue)
 	assert.Empty(t, g.objects)
 	assert.NoFileExists(t, filepath.Join(dir, "dead.ndjson"))
@@ -123,7 +129,7 @@ func TestCleanupLeavesALivingRunAlone(t *testing.T) {
 	defer l.Close()
 	require.NoError(t, l.Creating(one))
 	g.objects[one] = "alive"
-	_, err = Cleanup(t.Context(), dir, g)
+	_, err = Cleanup(t.Context(), dir, g, nil)
 	require.NoError(t, err)
 	assert.Contains(t, g.objects, one)
 }
@@ -148,7 +154,7 @@ func TestCleanupLeavesARunAloneThatBeginsMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, l.Creating(one))
 		g.objects[one] = "new"
-	}})
+	}}, nil)
 	require.NoError(t, err)
 	defer l.Close()
 	assert.Contains(t, g.objects, one)
@@ -164,9 +170,24 @@ func TestCleanupDoesNotTouchWhatIsNotItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, other.Creating(two))
 	require.NoError(t, other.Close())
-	_, err = Cleanup(t.Context(), dir, g)
+	_, err = Cleanup(t.Context(), dir, g, nil)
 	require.NoError(t, err)
 	assert.FileExists(t, filepath.Join(dir, "elsewhere.ndjson"))
+}
+
+func TestTheLedgersOfAClusterThatIsGoneGoToo(t *testing.T) {
+	dir, g := t.TempDir(), newGround()
+	dead, err := OpenLedger(dir, "dead", g.cluster)
+	require.NoError(t, err)
+	require.NoError(t, dead.Creating(one))
+	require.NoError(t, dead.Close())
+	alive, err := OpenLedger(dir, "alive", g.cluster)
+	require.NoError(t, err)
+	require.NoError(t, Forget(dir))
+	assert.NoFileExists(t, filepath.Join(dir, "dead.ndjson"), "no cleanup of the next cluster would touch it")
+	assert.FileExists(t, filepath.Join(dir, "alive.ndjson"))
+	require.NoError(t, alive.Close())
+	require.NoError(t, Forget(filepath.Join(dir, "never made")))
 }
 
 func TestADamagedLedgerIsResidueOnceAndKept(t *testing.T) {
@@ -182,7 +203,7 @@ func TestADamagedLedgerIsResidueOnceAndKept(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	g.objects[one] = "dead"
-	residue, err := Cleanup(t.Context(), dir, g)
+	residue, err := Cleanup(t.Context(), dir, g, nil)
 	require.NoError(t, err)
 	require.Len(t, residue, 1)
 	assert.Contains(t, residue[0], ErrDamaged.Error())
@@ -191,7 +212,7 @@ func TestADamagedLedgerIsResidueOnceAndKept(t *testing.T) {
 	assert.NoFileExists(t, path)
 	assert.FileExists(t, path+".damaged")
 
-	residue, err = Cleanup(t.Context(), dir, g)
+	residue, err = Cleanup(t.Context(), dir, g, nil)
 	require.NoError(t, err)
 	assert.Empty(t, residue, "it was said once, and a person has to look")
 }

@@ -44,7 +44,7 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	if err := o.Seal(ctx); err != nil {
 		return nil, fmt.Errorf("proving the seal: %w", err)
 	}
-	leftovers, err := Cleanup(ctx, o.LedgerDir, o.Ground)
+	leftovers, err := Cleanup(ctx, o.LedgerDir, o.Ground, o.Progress)
 	if err != nil {
 		return nil, fmt.Errorf("removing what earlier runs left: %w", err)
 	}

@@ -31,9 +31,10 @@ const goWanted = "1.26"
 // dockerSocket is where a Docker engine of the user's listens by default.
 const dockerSocket = "/var/run/docker.sock"
 
-// Gather reads the facts off this machine for the given home. What cannot be
-// read counts as absent; an error means that the home itself makes no sense.
-func Gather(ctx context.Context, home string) (Facts, error) {
+// Gather reads the facts off this machine for the given home, whose network
+// namespace has the given name. What cannot be read counts as absent; an error
+// means that the home itself makes no sense.
+func Gather(ctx context.Context, home, namespace string) (Facts, error) {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, Root: os.Geteuid() == 0,
 		Programs: map[string]bool{}, GoWanted: goWanted, Home: home,
@@ -66,7 +67,7 @@ func Gather(ctx context.Context, home string) (Facts, error) {
 		_ = conn.Close() // nothing was sent
 	}
 
-	e, err := engine.New(engine.Options{Home: home})
+	e, err := engine.New(engine.Options{Home: home, Name: namespace})
 	if err != nil {
 		return f, err
 	}
@@ -101,10 +102,8 @@ func leftovers(e *engine.Engine, namespace bool) []string {
 	if namespace {
 		left = append(left, "network namespace "+e.Name())
 	}
-	if info, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
-		if n := strings.Count(string(info), " "+e.Dir()+"/"); n > 0 {
-			left = append(left, fmt.Sprintf("%d mounts below %s", n, e.Dir()))
-		}
+	if mounts, err := e.Mounts(); err == nil && len(mounts) > 0 {
+		left = append(left, fmt.Sprintf("%d mounts below %s", len(mounts), e.Dir()))
 	}
 	return left
 }

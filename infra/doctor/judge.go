@@ -165,10 +165,10 @@ func Checks() []Check {
 			return Finding{Level: OK, Detail: f.Go}
 		}},
 		{"memory", func(f Facts) Finding {
-			return judgeSize("available", f.MemoryAvailable, memoryNeeded, memoryWanted, "close other programs, or use a larger machine")
+			return f.shared(judgeSize("available", f.MemoryAvailable, memoryNeeded, memoryWanted, "close other programs, or use a larger machine"))
 		}},
 		{"disk", func(f Facts) Finding {
-			return judgeSize("free at "+f.Home, f.DiskFree, diskNeeded, diskWanted, "free some space (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk")
+			return f.shared(judgeSize("free at "+f.Home, f.DiskFree, diskNeeded, diskWanted, "free some space (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk"))
 		}},
 		{"other Docker engine", func(f Facts) Finding {
 			if f.DockerSocket {
@@ -263,6 +263,16 @@ func judgePrograms(f Facts) Finding {
 		Detail: "missing: " + strings.Join(missing, ", "),
 		Remedy: "apt-get install --no-install-recommends " + strings.Join(packages, " "),
 	}
+}
+
+// shared softens a finding about what the engine that runs here has taken its share
+// of: with a cluster that stands there is less than it needed before.
+func (f Facts) shared(found Finding) Finding {
+	if f.Engine && found.Level == Fail {
+		found.Level = Warn
+		found.Detail += " before there is a cluster, and one stands"
+	}
+	return found
 }
 
 func judgeSize(what string, have, needed, wanted int64, remedy string) Finding {

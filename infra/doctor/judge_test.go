@@ -108,3 +108,11 @@ func TestVersionsOfGoAreComparedByNumber(t *testing.T) {
 	assert.False(t, goAtLeast("go1.25.9", "1.26"))
 	assert.True(t, goAtLeast("devel +abc", "1.26"), "a development build is let through")
 }
+
+func TestWhatTheClusterItselfTakesIsNoReasonToRefuseIt(t *testing.T) {
+	f := good()
+	f.MemoryAvailable, f.DiskFree = 3*gib, 8*gib
+	assert.Equal(t, Fail, worst(Judge(f)))
+	f.Engine = true
+	assert.Equal(t, Warn, worst(Judge(f)), "else a second `up` could not bring another profile")
+}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/progress"
 )
 
 // identify asks the cluster who it is.
@@ -48,6 +49,44 @@ func Confirm(ctx context.Context, client *kube.Client, home string) error {
 	return nil
 }
 
+// What is wrong with a cluster for good, unlike an answer that is late or a Pod that
+// starts again.
+var (
+	errInputs  = errors.New("the cluster was made from other images or another configuration")
+	errStopped = errors.New("the cluster's containers do not run")
+)
+
+// settle asks again while an answer may still become another one, because whoever
+// is told that a cluster is broken replaces it, with all that is deployed there. On
+// a machine that is busy with something else an answer takes seconds.
+func settle(ctx context.Context, patience time.Duration, rep *progress.Reporter, healthy func(context.Context) (Identity, error)) (Identity, error) {
+	id, err := healthy(ctx)
+	if err == nil || id.UID == "" || lasting(err) || ctx.Err() != nil {
+		return id, err
+	}
+	done := rep.Step(fmt.Sprintf("waiting for the cluster, which is not well (%v)", err))
+	defer func() { done("", err) }()
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-wait.Done():
+			return id, err
+		case <-tick.C:
+		}
+		var again Identity
+		if again, err = healthy(ctx); err == nil || lasting(err) {
+			return again, err
+		}
+	}
+}
+
+func lasting(err error) bool {
+	return errors.Is(err, errInputs) || errors.Is(err, errStopped) || errors.Is(err, ErrOtherCluster) || errors.Is(err, fs.ErrNotExist)
+}
+
 // healthy returns the identity of the cluster that is up, if it was made from
 // the given inputs (empty: any) and everything of it is ready.
 func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
@@ -58,7 +97,14 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 		return id, err
 	}
 	if inputs != "" && id.Inputs != inputs {
-		return id, errors.New("the cluster was made from other images or another configuration")
+		return id, errInputs
+	}
+	running, err := o.running(ctx)
+	if err != nil {
+		return id, err
+	}
+	if len(running) == 0 {
+		return id, fmt.Errorf("%w: none of its nodes does", errStopped)
 	}
 	client, err := kube.New(o.KubeconfigPath())
 	if err != nil {
@@ -74,13 +120,9 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 	if why := unready(list.Items); why != "" {
 		return id, errors.New(why)
 	}
-	running, err := o.running(ctx)
-	if err != nil {
-		return id, err
-	}
 	for _, n := range list.Items {
 		if !slices.Contains(running, n.Name) {
-			return id, fmt.Errorf("the container of node %s does not run", n.Name)
+			return id, fmt.Errorf("%w: the node %s does not", errStopped, n.Name)
 		}
 	}
 	pods, err := client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
@@ -183,6 +225,23 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	return o.status(ctx, func(ctx context.Context) error { _, err := o.healthy(ctx, ""); return err })
+}
+
+// AwaitStatus is GetStatus for whoever replaces a cluster that is not healthy: what
+// may pass by itself gets Timeouts.Settle.
+func AwaitStatus(ctx context.Context, o Options, rep *progress.Reporter) (Status, error) {
+	o, err := o.orDefaults()
+	if err != nil {
+		return Status{}, err
+	}
+	return o.status(ctx, func(ctx context.Context) error {
+		_, err := settle(ctx, o.Timeouts.Settle, rep, func(ctx context.Context) (Identity, error) { return o.healthy(ctx, "") })
+		return err
+	})
+}
+
+func (o Options) status(ctx context.Context, healthy func(context.Context) error) (Status, error) {
 	id, err := ReadIdentity(o.Home)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Status{}, nil
@@ -192,7 +251,7 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 		s.Reason = "this process is outside the seal"
 		return s, nil
 	}
-	if _, err := o.healthy(ctx, ""); err != nil {
+	if err := healthy(ctx); err != nil {
 		s.Reason = err.Error()
 	} else {
 		s.Healthy = true

@@ -55,8 +55,13 @@ type Options struct {
 type Timeouts struct {
 	// Probe bounds the question whether a cluster is healthy.
 	Probe time.Duration
+	// Settle bounds the time that a cluster which is not well gets before it is
+	// replaced.
+	Settle time.Duration
 	// Network bounds the time until Cilium and DNS serve.
 	Network time.Duration
+	// Remove bounds the removal of a cluster that could not be finished.
+	Remove time.Duration
 }
 
 func (o Options) orDefaults() (Options, error) {
@@ -69,10 +74,16 @@ func (o Options) orDefaults() (Options, error) {
 	if o.Timeouts.Probe == 0 {
 		o.Timeouts.Probe = 5 * time.Second
 	}
+	if o.Timeouts.Settle == 0 {
+		o.Timeouts.Settle = 30 * time.Second
+	}
 	if o.Timeouts.Network == 0 {
 		// A minute on two idle cores; compiling the datapath is what grows
 		// when they are not.
 		o.Timeouts.Network = 10 * time.Minute
+	}
+	if o.Timeouts.Remove == 0 {
+		o.Timeouts.Remove = 2 * time.Minute
 	}
 	return o, nil
 }
@@ -123,10 +134,14 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 		return fmt.Errorf("making the cluster: %w", err)
 	}
 
-	id, err := o.healthy(ctx, inputs)
+	id, err := settle(ctx, o.Timeouts.Settle, rep, func(ctx context.Context) (Identity, error) { return o.healthy(ctx, inputs) })
 	if err == nil {
 		rep.Note("cluster %s is up already", o.Name)
 		return o.refresh(ctx, id, images.Archives, rep)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		// That nobody waits for the answer says nothing about the cluster.
+		return fmt.Errorf("looking at the cluster: %w", cause)
 	}
 	if id.UID != "" {
 		rep.Note("replacing cluster %s: %v", o.Name, err)
@@ -144,15 +159,25 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 		return err
 	}
 	provider, err := o.create(config, rep)
-	if err != nil {
-		return err
+	if err == nil {
+		err = o.furnish(ctx, provider, images, system, inputs, rep)
 	}
-	err = o.furnish(ctx, provider, images, system, inputs, rep)
 	if err != nil {
-		// Whoever comes next must not take half a cluster for a whole one.
-		err = errors.Join(err, o.remove(context.WithoutCancel(ctx)))
+		// Whoever comes next must not take half a cluster for a whole one. kind
+		// removes what it could not finish, but not with a docker command that the
+		// terminal's Ctrl-C has ended as well.
+		err = errors.Join(err, o.giveUp(ctx, rep))
 	}
 	return err
+}
+
+// giveUp removes a cluster that could not be finished, also after a Ctrl-C.
+func (o Options) giveUp(ctx context.Context, rep *progress.Reporter) (err error) {
+	done := rep.Step("removing the half-made cluster")
+	defer func() { done("", err) }()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Timeouts.Remove)
+	defer cancel()
+	return o.remove(ctx)
 }
 
 // refresh imports into a healthy cluster what it does not have: our own programs
@@ -498,8 +523,12 @@ func Down(ctx context.Context, o Options) error {
 }
 
 // remove removes nodes, kubeconfig and identity. It does not use kind, so that
-// it works from outside the seal, and on nodes that kind would not recognise.
+// it works from outside the seal, and on nodes that kind would not recognise. With
+// a context that has ended it leaves everything as it is.
 func (o Options) remove(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
 	for _, path := range []string{o.identityPath(), o.KubeconfigPath(), o.KubeconfigPath() + ".lock"} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

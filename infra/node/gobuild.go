@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,6 +88,15 @@ type built struct {
 
 func (c built) path(program string) string { return filepath.Join(c.Dir, program) }
 
+// complete tells whether all of its programs are there. A folder of which somebody,
+// or a crash of the machine, has left a part counts as missing.
+func (c built) complete() bool {
+	return !slices.ContainsFunc(c.Programs, func(p Binary) bool {
+		info, err := os.Stat(c.path(p.Name))
+		return err != nil || info.Size() == 0
+	})
+}
+
 // id names the component's content in the keys of images made from it.
 func (c built) id(file string) string { return c.Name + "-" + c.Key + "/" + file }
 
@@ -110,7 +120,7 @@ func (b *builder) buildComponents(ctx context.Context, components []Component) e
 	var missing []built
 	var disk, cache int64
 	for _, c := range components {
-		if k := b.components[c.Name]; !exists(k.Dir) {
+		if k := b.components[c.Name]; !k.complete() {
 			missing = append(missing, k)
 			disk += c.Disk
 			cache += c.Cache
@@ -196,6 +206,10 @@ func (b *builder) buildComponent(ctx context.Context, c built, frugal bool) (err
 				return fmt.Errorf("naming %s: %w", p.Name, err)
 			}
 		}
+	}
+	// A part of it may be there.
+	if err := os.RemoveAll(c.Dir); err != nil {
+		return fmt.Errorf("replacing %s: %w", filepath.Base(c.Dir), err)
 	}
 	return publish(tmp, c.Dir)
 }

@@ -86,3 +86,14 @@ func TestTheProxyOfProgramsIsTheMachinesUnlessAnotherIsNamed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "off", list)
 }
+
+func TestAComponentIsThereWhenAllOfItsProgramsAre(t *testing.T) {
+	c := built{Component: Component{Name: "cni", Programs: []Binary{{"x/loopback", "loopback"}, {"x/ptp", "ptp"}}}, Dir: t.TempDir()}
+	assert.False(t, c.complete())
+	write(t, c.path("loopback"), "program")
+	assert.False(t, c.complete(), "one was removed")
+	write(t, c.path("ptp"), "")
+	assert.False(t, c.complete(), "one is empty, as a crash of the machine leaves it")
+	write(t, c.path("ptp"), "program")
+	assert.True(t, c.complete())
+}

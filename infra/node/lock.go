@@ -55,19 +55,15 @@ func acquire(ctx context.Context, path string, rep *progress.Reporter) (*lock, e
 		case <-tick.C:
 		}
 	}
-	// For the message above only; the lock itself is the kernel's.
-	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
-		return nil, errors.Join(fmt.Errorf("signing the build lock: %w", err), f.Close())
+	// For the message above only; the lock itself is the kernel's. A full disk must
+	// not keep anybody from making room.
+	if err := f.Truncate(0); err == nil {
+		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}
 	return &lock{f}, nil
 }
 
 func (l *lock) release() error { return l.f.Close() }
-
-func writeAt(f *os.File, s string) error {
-	_, err := f.WriteAt([]byte(s), 0)
-	return err
-}
 
 func holder(path string) string {
 	pid, err := os.ReadFile(path)

@@ -75,3 +75,9 @@ func TestBuildThatWasKilledDoesNotBlockTheNext(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.release())
 }
+
+func TestAFullDiskKeepsNobodyFromTheLock(t *testing.T) {
+	l, err := acquire(t.Context(), "/dev/full", nil) // every write there fails for lack of space
+	require.NoError(t, err, "`stockade images prune` makes room, and takes the lock for it")
+	require.NoError(t, l.release())
+}

@@ -140,7 +140,7 @@ func Cached(ctx context.Context, o Options) (Images, bool, error) {
 
 func (b *builder) cached() (Images, bool, error) {
 	for _, c := range b.components {
-		if !exists(c.Dir) {
+		if !c.complete() {
 			return Images{}, false, nil
 		}
 	}

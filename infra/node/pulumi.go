@@ -79,5 +79,5 @@ func (b *builder) pulumi() (Pulumi, bool) {
 		Engine:     b.components["pulumi"].path("pulumi"),
 		Kubernetes: b.components["pulumi-kubernetes"].path("pulumi-resource-kubernetes"),
 	}
-	return tools, exists(tools.Engine) && exists(tools.Kubernetes)
+	return tools, b.components["pulumi"].complete() && b.components["pulumi-kubernetes"].complete()
 }

@@ -30,22 +30,25 @@ func tempDir(parent, name string) (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
-// publish moves finished work to its final name. A rename is only durable once
-// the file's content is, hence the sync; folders hold programs that are cheap
-// to verify, so for them the rename has to do.
+// flush writes a file's content to the disk.
+var flush = (*os.File).Sync
+
+// publish moves finished work, a file or a folder of files, to its final name. A
+// name that is there counts as finished for good, and a rename may outlive a crash
+// of the machine that its content does not, hence the flush.
 func publish(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return fmt.Errorf("publishing %s: %w", filepath.Base(to), err)
-	}
-	if info.Mode().IsRegular() {
-		f, err := os.OpenFile(from, os.O_RDWR, 0)
+	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		f, err := os.Open(path) //nolint:gosec // nobody else writes below our own folder
 		if err != nil {
-			return fmt.Errorf("publishing %s: %w", filepath.Base(to), err)
+			return err
 		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return fmt.Errorf("writing %s to disk: %w", filepath.Base(to), err)
-		}
+		return errors.Join(flush(f), f.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("publishing %s: writing it to the disk: %w", filepath.Base(to), err)
 	}
 	if err := os.Rename(from, to); err != nil {
 		return fmt.Errorf("publishing %s: %w", filepath.Base(to), err)

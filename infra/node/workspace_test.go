@@ -3,6 +3,8 @@
 package node
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -34,6 +36,35 @@ func TestWorkAppearsUnderItsFinalNameOnlyWhenPublished(t *testing.T) {
 	assert.FileExists(t, filepath.Join(final, "etcd"))
 	assert.NoDirExists(t, tmp)
 	assert.ErrorContains(t, publish(tmp, final), "publishing etcd-0123456789ab")
+}
+
+func TestWhatIsPublishedIsOnTheDiskAsAWhole(t *testing.T) {
+	sync := flush
+	t.Cleanup(func() { flush = sync })
+	bin := t.TempDir()
+	tmp, err := tempDir(bin, "kubernetes")
+	require.NoError(t, err)
+	write(t, filepath.Join(tmp, "kubelet"), "program")
+	write(t, filepath.Join(tmp, "kubeadm"), "program")
+	final := filepath.Join(bin, "kubernetes-0123456789ab")
+
+	flush = func(*os.File) error { return errors.New("no space left on device") }
+	require.ErrorContains(t, publish(tmp, final), "no space left")
+	assert.False(t, exists(final), "half a program would count as built for good")
+
+	var flushed []string
+	flush = func(f *os.File) error {
+		assert.NotContains(t, f.Name(), final, "before the rename")
+		flushed = append(flushed, filepath.Base(f.Name()))
+		return sync(f)
+	}
+	require.NoError(t, publish(tmp, final))
+	assert.Equal(t, []string{"kubeadm", "kubelet"}, flushed)
+
+	archive := filepath.Join(bin, ".building-node.tar")
+	write(t, archive, "image")
+	require.NoError(t, publish(archive, filepath.Join(bin, "node.tar")))
+	assert.Equal(t, ".building-node.tar", flushed[len(flushed)-1])
 }
 
 func TestLackOfSpaceIsToldWithWhatIsNeededAndWhatToDo(t *testing.T) {

@@ -83,6 +83,11 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 				// what the API server makes of it.
 				options = append(options, pulumi.AdditionalSecretOutputs([]string{"data", "stringData"}))
 			}
+			if object.GetKind() == "ServiceAccount" && object.GetName() == "default" {
+				// It would be there again the moment it is deleted, and its end waited
+				// for in vain. It goes with its namespace.
+				options = append(options, pulumi.RetainOnDelete(true))
+			}
 			r := &apiObject{}
 			if err := ctx.RegisterResource(token(object), resourceName(name, object), fields, r, options...); err != nil {
 				return nil, fmt.Errorf("declaring %s: %w", resourceName(name, object), err)

@@ -103,6 +103,15 @@ func TestAServiceIsNotWatchedForPodsThatItsDeploymentIsAwaitedFor(t *testing.T) 
 	assert.NotContains(t, one(t, seen, "kubernetes:apps/v1:Deployment").Inputs.Mappable()["metadata"], "annotations")
 }
 
+// Kubernetes makes it again at once, and whoever waits for its end may wait for ever.
+func TestANamespacesDefaultAccountGoesWithTheNamespace(t *testing.T) {
+	for name, stays := range map[string]bool{"default": true, "own": false} {
+		seen, err := declare(t, &OverlayArgs{Objects: []unstructured.Unstructured{kubeObject("v1", "ServiceAccount", "n", name, nil)}})
+		require.NoError(t, err)
+		assert.Equal(t, stays, one(t, seen, "kubernetes:core/v1:ServiceAccount").RegisterRPC.GetRetainOnDelete(), name)
+	}
+}
+
 func TestImagesArePinnedOnceTheClusterKnowsThem(t *testing.T) {
 	r := &recorder{}
 	object := kubeObject("apps/v1", "Deployment", "n", "d", map[string]any{"image": "app:dev"})

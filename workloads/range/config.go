@@ -40,6 +40,10 @@ type Ready struct {
 	IPv6    bool     `json:"ipv6"`
 }
 
+// NoteSuffix is added to the name of the pid file for that of the file in which a
+// range notes the settings that it changes, for whoever comes after its end.
+const NoteSuffix = ".sysctl"
+
 // maxSocketPath is what sockaddr_un holds, less the closing zero.
 const maxSocketPath = 107
 

@@ -5,6 +5,7 @@ package rangehost
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/vishvananda/netlink"
@@ -35,15 +36,8 @@ func CheckSealed(expect string) error {
 		return fmt.Errorf("checking the seal: %w: it is that of process 1 (start the range inside of the engine's: `stockade up` does)", ErrUnsealed)
 	}
 	if expect != "" {
-		want, err := inode(expect)
-		if err != nil {
+		if err := in(expect); err != nil {
 			return err
-		}
-		if own, err = inode("/proc/thread-self/ns/net"); err != nil {
-			return err
-		}
-		if own != want {
-			return fmt.Errorf("checking the seal: %w: it is not %s", ErrUnsealed, expect)
 		}
 	}
 	links, err := netlink.LinkList()
@@ -56,6 +50,26 @@ func CheckSealed(expect string) error {
 		}
 	}
 	return checkRoutes()
+}
+
+// in refuses any namespace but that behind a path. Where the path is gone the engine
+// has taken the seal down, and a range that it did not find must not outlive it.
+func in(path string) error {
+	want, err := inode(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("checking the seal: %w: %s is gone (`stockade up` makes it)", ErrUnsealed, path)
+	}
+	if err != nil {
+		return err
+	}
+	own, err := inode("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	if own != want {
+		return fmt.Errorf("checking the seal: %w: it is not %s", ErrUnsealed, path)
+	}
+	return nil
 }
 
 // inode identifies a namespace by a file of it, within one file system.

@@ -27,6 +27,7 @@ const (
 	markedBytes  = 64 << 20
 	plainBytes   = 16 << 20
 	maxFileBytes = 512 << 20 // of which plain events may use half
+	asideBytes   = 64 << 20  // more than that is not read back
 	maxLineBytes = 128 << 10
 	maxNonces    = 256 // of one event
 	maxText      = 1024
@@ -81,10 +82,19 @@ func cost(e rangeclient.Event) int {
 	return n + 48*len(e.Nonces) + 64*len(e.Canaries)
 }
 
+// asideSuffix is added to the name of a log that has grown too long.
+const asideSuffix = ".old"
+
 // openLog opens or creates the file and reads back what an earlier run wrote:
 // the sequence goes on, so that a client's mark stays valid. A line torn by a
-// kill is cut off.
+// kill is cut off. A log that has grown too long to be read at every start, and
+// would be full one day, is set aside, and the one before it is gone.
 func openLog(path string, now func() time.Time) (*eventLog, error) {
+	if info, err := os.Stat(path); err == nil && info.Size() > asideBytes {
+		if err := os.Rename(path, path+asideSuffix); err != nil {
+			return nil, fmt.Errorf("setting the range's log aside: %w", err)
+		}
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the range's log: %w", err)
@@ -220,8 +230,11 @@ func (l *eventLog) state(h *rangeclient.Health) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.Run, h.Seq, h.Lost, h.Evicted = l.run, l.seq, l.lost, l.evicted
-	if l.failed != nil {
-		h.OK, h.Problem = false, "writing the log: "+l.failed.Error()
+	switch {
+	case l.failed != nil:
+		h.OK, h.Problem = false, "writing the log: "+l.failed.Error()+"; `stockade up` starts the range again"
+	case l.lost > 0 && l.size >= maxFileBytes/2:
+		h.OK, h.Problem = false, fmt.Sprintf("its log is full, with %d MiB; `stockade up` starts the range with another one", l.size>>20)
 	}
 }
 

@@ -84,9 +84,11 @@ func TestWhatIsNotWrittenIsLost(t *testing.T) {
 	l, _ := newTestLog(t)
 	l.size = maxFileBytes / 2
 	l.append(rangeclient.Event{Service: "syn"})
-	var h rangeclient.Health
+	h := rangeclient.Health{OK: true}
 	l.state(&h)
 	assert.EqualValues(t, 1, h.Lost)
+	assert.False(t, h.OK)
+	assert.Contains(t, h.Problem, "its log is full, with 256 MiB; `stockade up`")
 	assert.EqualValues(t, 1, l.append(rangeclient.Event{Service: "udp", Nonces: []string{testNonce}}), "marked events have the other half")
 	require.NoError(t, l.file.Close())
 	l.append(rangeclient.Event{Service: "udp", Nonces: []string{testNonce}})
@@ -120,4 +122,18 @@ func TestQueryMergesInOrderAndPages(t *testing.T) {
 	for i, e := range page {
 		assert.EqualValues(t, 3+i, e.Seq)
 	}
+}
+
+func TestALogThatHasGrownLongIsSetAside(t *testing.T) {
+	l, path := newTestLog(t)
+	l.append(rangeclient.Event{Service: "udp", Nonces: []string{testNonce}})
+	require.NoError(t, os.Truncate(path, asideBytes+1)) // sparse: it takes no space
+	again, err := openLog(path, time.Now)
+	require.NoError(t, err)
+	defer again.close() //nolint:errcheck // test
+	assert.EqualValues(t, 1, again.append(rangeclient.Event{Service: "range"}), "it begins anew")
+	assert.NotEqual(t, l.run, again.run, "whoever holds a mark of the old one is told")
+	info, err := os.Stat(path + asideSuffix)
+	require.NoError(t, err)
+	assert.EqualValues(t, asideBytes+1, info.Size())
 }

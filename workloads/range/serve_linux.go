@@ -141,7 +141,7 @@ func (h *Host) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.cap = &capture{bridges: bridges, ipv6: ipv6Enabled(), state: h.conf.PIDFile + ".sysctl"}
+	h.cap = &capture{bridges: bridges, ipv6: ipv6Enabled(), state: h.conf.PIDFile + NoteSuffix}
 	var own []netip.Prefix
 	for _, b := range bridges {
 		own = append(own, b.own...)

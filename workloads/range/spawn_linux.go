@@ -132,9 +132,22 @@ func tail(path string, from int64) string {
 	return string(b[max(0, len(b)-2048):])
 }
 
-// Terminate ends the range of a pid file and waits until it is gone. That
-// none runs is no error. When ctx ends first the range is still running.
+// stopGrace is how long a range may take to end by itself: somewhat longer than it
+// gives to its API's open requests.
+const stopGrace = 2 * stopTime
+
+// Terminate ends the range of a pid file and waits until it is gone. One that does
+// not end is killed; its rules are the next one's to replace. That none runs is no
+// error. When ctx ends first the range is still running; one that has ended before
+// asks nobody to end.
 func Terminate(ctx context.Context, pidFile string) error {
+	return terminate(ctx, pidFile, stopGrace)
+}
+
+func terminate(ctx context.Context, pidFile string, grace time.Duration) error {
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("stopping the range: %w", err)
+	}
 	f, err := os.OpenFile(pidFile, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -150,6 +163,8 @@ func Terminate(ctx context.Context, pidFile string) error {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
 	for told := false; ; {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 			return nil // whoever held it is gone
@@ -165,7 +180,11 @@ func Terminate(ctx context.Context, pidFile string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("stopping the range, process %d: %w", note.PID, ctx.Err())
+			return fmt.Errorf("stopping the range, process %d, which does not end: %w", note.PID, context.Cause(ctx))
+		case <-patience.C:
+			if err := signalTo(note, unix.SIGKILL); err != nil {
+				return fmt.Errorf("stopping the range: %w", err)
+			}
 		case <-tick.C:
 		}
 	}

@@ -459,8 +459,13 @@ func (o *operation) converge(id string) (place, error) {
 	if lookErr != nil {
 		at = place{}
 	}
-	at.Healthy = false
-	if at.Reason == "" {
+	// An update that failed, or was interrupted, beside a cluster that is the state's own
+	// and is well: the engine makes it again by the error alone. Were it recorded as
+	// broken, the next one would delete the cluster with all that is deployed there.
+	if id == "" || at.UID != id {
+		at.Healthy = false
+	}
+	if at.Reason == "" && !at.Healthy {
 		at.Reason = "it did not come up"
 	}
 	if id == "" {

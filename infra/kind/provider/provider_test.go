@@ -303,6 +303,33 @@ func TestAnUpdateThatLeadsToAnotherClusterSaysSo(t *testing.T) {
 	assert.Contains(t, (*shown)[len(*shown)-1], "another one now")
 }
 
+func TestAnUpdateThatFailsCondemnsNoHealthyCluster(t *testing.T) {
+	s := &fake.Stockade{}
+	p, _ := with(t, s, nil)
+	id, _ := create(t, p, map[string]any{"home": "/h"})
+	inputs := props(t, map[string]any{"home": "/h", "profiles": []any{"playground"}})
+	s.Fail = map[string]error{"up --bare": &provider.ExitError{Code: 130, Said: "interrupted"}}
+	update := func() *pulumirpc.ErrorResourceInitFailed {
+		_, err := p.Update(t.Context(), &pulumirpc.UpdateRequest{Id: id, Urn: urn, News: inputs})
+		require.ErrorContains(t, err, "interrupted")
+		f := initFailed(t, err)
+		require.NotNil(t, f, "the engine tries again what it is told of as failed")
+		assert.Equal(t, id, f.GetId())
+		return f
+	}
+	diff := func(state *structpb.Struct) *pulumirpc.DiffResponse {
+		d, err := p.Diff(t.Context(), &pulumirpc.DiffRequest{Id: id, Urn: urn, Olds: state, OldInputs: inputs, News: inputs})
+		require.NoError(t, err)
+		return d
+	}
+	assert.Empty(t, diff(update().GetProperties()).GetReplaces())
+
+	s.Cluster["healthy"] = false
+	assert.NotEmpty(t, diff(update().GetProperties()).GetReplaces(), "a broken one is replaced as ever")
+	s.Cluster["healthy"], s.Cluster["uid"] = true, "another"
+	assert.NotEmpty(t, diff(update().GetProperties()).GetReplaces(), "and one that is not the state's")
+}
+
 func TestRefreshSeesWhatHappenedBehindItsBack(t *testing.T) {
 	s := &fake.Stockade{}
 	p, _ := with(t, s, nil)

@@ -50,6 +50,11 @@ type Timeouts struct {
 	Ready time.Duration
 	// Stop bounds the time a daemon may take to end before it is killed.
 	Stop time.Duration
+	// Answer bounds the time a daemon that runs may take to say that it does.
+	Answer time.Duration
+	// Remove bounds the time dockerd may take to remove all containers, before
+	// they are removed by force.
+	Remove time.Duration
 }
 
 func (t Timeouts) orDefaults() Timeouts {
@@ -58,6 +63,14 @@ func (t Timeouts) orDefaults() Timeouts {
 	}
 	if t.Stop == 0 {
 		t.Stop = 15 * time.Second
+	}
+	if t.Answer == 0 {
+		// It takes milliseconds; what follows from no answer at all, on a machine
+		// that is merely busy, is the end of a cluster.
+		t.Answer = 30 * time.Second
+	}
+	if t.Remove == 0 {
+		t.Remove = 2 * time.Minute
 	}
 	return t
 }
@@ -87,8 +100,8 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{opts: o, dir: filepath.Join(home, "engine")}
 	if e.opts.Name == "" {
 		e.opts.Name = DefaultName
-		if name, err := os.ReadFile(e.namePath()); err == nil && len(name) > 0 {
-			e.opts.Name = strings.TrimSpace(string(name))
+		if name := Recorded(home); name != "" {
+			e.opts.Name = name
 		}
 	}
 	// containerd's is the longest of all.
@@ -97,6 +110,20 @@ func New(o Options) (*Engine, error) {
 			longest, len(longest), maxSocketPath)
 	}
 	return e, nil
+}
+
+// Recorded returns the name of the network namespace that this home was sealed
+// with, or nothing where it never was.
+func Recorded(home string) string {
+	text, err := os.ReadFile((&Engine{dir: filepath.Join(home, "engine")}).namePath())
+	if err != nil {
+		return ""
+	}
+	// It becomes part of a path.
+	if name := strings.TrimSpace(string(text)); name == filepath.Base(name) && name != "." && name != ".." {
+		return name
+	}
+	return ""
 }
 
 func (e *Engine) namePath() string { return e.path("namespace") }
@@ -181,8 +208,11 @@ func onlyUnknown(open *seal.OpenError) bool {
 	return true
 }
 
-// Ping asks dockerd whether it serves.
+// Ping asks dockerd whether it serves. One that takes the question and never
+// answers does not.
 func (e *Engine) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Timeouts.Answer)
+	defer cancel()
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

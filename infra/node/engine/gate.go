@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,6 +29,10 @@ import (
 
 // gateName names the gate's record and log beside those of the daemons.
 const gateName = "gate"
+
+// gateWatchEvery is how often the gate looks whether it is still the one that others
+// are told of.
+const gateWatchEvery = 2 * time.Second
 
 // maxGateConns bounds what a runaway client can hold open.
 const maxGateConns = 512
@@ -100,7 +106,8 @@ func (e *Engine) CloseGate(ctx context.Context) error {
 	return nil
 }
 
-// ServeGate is the gate, until ctx ends. target returns host and port inside
+// ServeGate is the gate, until ctx ends, or until nobody is told of it any more:
+// a gate whose record was lost could be closed by nobody. target returns host and port inside
 // the seal; it is asked anew for every connection, because a cluster that was
 // made again has another address. A target that cannot be reached ends that
 // connection alone.
@@ -113,15 +120,46 @@ func (e *Engine) ServeGate(ctx context.Context, target func() (string, error)) e
 	if err := errors.Join(atomicfile.Write(e.gateWishPath(), address, 0o600), atomicfile.Write(e.gateAddressPath(), address, 0o600)); err != nil {
 		return errors.Join(fmt.Errorf("opening the gate: %w", err), listener.Close())
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
-	return serveGate(ctx, listener, func(ctx context.Context) (net.Conn, error) {
-		to, err := target()
-		if err != nil {
-			return nil, err
-		}
-		return e.dialWithin(ctx, to)
+	var g errgroup.Group
+	g.Go(func() error {
+		defer end()
+		e.watchGate(ctx, address)
+		return nil
 	})
+	g.Go(func() error {
+		defer end()
+		return serveGate(ctx, listener, func(ctx context.Context) (net.Conn, error) {
+			to, err := target()
+			if err != nil {
+				return nil, err
+			}
+			return e.dialWithin(ctx, to)
+		})
+	})
+	return g.Wait()
+}
+
+// watchGate returns when ctx ends, or when the address that others are told is not
+// this gate's any more.
+func (e *Engine) watchGate(ctx context.Context, address []byte) {
+	tick := time.NewTicker(gateWatchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		told, err := os.ReadFile(e.gateAddressPath())
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(told, address) {
+			fmt.Fprintln(os.Stderr, "gate: nobody is told of this one any more")
+			return
+		}
+	}
 }
 
 // gateListener listens where the last gate did, or anywhere when somebody else

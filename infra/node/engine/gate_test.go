@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,4 +112,23 @@ func TestAGateFileCannotMoveTheGateOffTheMachine(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, l.Addr().(*net.TCPAddr).IP.IsLoopback())
 	require.NoError(t, l.Close())
+}
+
+func TestAGateThatNobodyIsToldOfEnds(t *testing.T) {
+	e, err := New(Options{Home: t.TempDir()})
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(e.path("run"), 0o755))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- e.ServeGate(ctx, func() (string, error) { return "", errors.New("no cluster") }) }()
+	require.Eventually(t, func() bool { _, err := os.Stat(e.gateAddressPath()); return err == nil }, 10*time.Second, 10*time.Millisecond)
+	select {
+	case err := <-ended:
+		t.Fatal("it ended while others are told of it", err)
+	case <-time.After(gateWatchEvery + gateWatchEvery/4):
+	}
+	require.NoError(t, os.RemoveAll(e.path("run"))) // with its record, which is lost
+	require.NoError(t, <-ended)
+	assert.NoError(t, ctx.Err())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/infra/atomicfile"
 	"github.com/stockade-dev/stockade/infra/node/engine/seal"
 )
 
@@ -34,20 +35,30 @@ func (e *Engine) nsPath() string { return filepath.Join(netnsDir, e.opts.Name) }
 // Seal makes the network namespace, with nothing in it but a loopback device
 // that is up. It is idempotent.
 //
-// Errors: no root, no iproute2, or a kernel without network namespaces.
+// Errors: no root, no iproute2, a kernel without network namespaces, or a
+// namespace of that name in which the engine of another home runs.
 func (e *Engine) Seal(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("sealing the engine: root is needed to make a network namespace; run the command with sudo")
 	}
-	// Who finds the home later must find the namespace too.
-	err := os.MkdirAll(e.dir, 0o711)
-	if err == nil {
-		err = os.WriteFile(e.namePath(), []byte(e.opts.Name+"\n"), 0o644)
-	}
+	live, err := isNsfs(e.nsPath())
 	if err != nil {
 		return fmt.Errorf("sealing the engine: %w", err)
 	}
-	live, err := isNsfs(e.nsPath())
+	if live {
+		other, err := e.other()
+		if err != nil {
+			return fmt.Errorf("sealing the engine: %w", err)
+		}
+		if other != "" {
+			return fmt.Errorf("sealing the engine: the network namespace %s is the seal of another home, %s: use that one, or end it with `STOCKADE_HOME=%[2]s stockade down`",
+				e.opts.Name, other)
+		}
+	}
+	// Who finds the home later must find the namespace too.
+	if err = os.MkdirAll(e.dir, 0o711); err == nil {
+		err = atomicfile.Write(e.namePath(), []byte(e.opts.Name+"\n"), 0o644)
+	}
 	if err != nil {
 		return fmt.Errorf("sealing the engine: %w", err)
 	}

@@ -74,6 +74,10 @@ func (e *Engine) Status(ctx context.Context) (Status, error) {
 	if s.Exists, err = isNsfs(e.nsPath()); err != nil || !s.Exists {
 		return s, err
 	}
+	if other, err := e.other(); err != nil || other != "" {
+		s.Exists = false // that one is not ours
+		return s, err
+	}
 	if err := e.Prove(ctx); err != nil {
 		s.Opening = err.Error()
 	} else {

@@ -103,14 +103,36 @@ func (r record) write(path string) error {
 	return nil
 }
 
-// end asks the process to end and kills it when it takes longer than grace.
+// signal sends a signal to the very process of the record. That it is gone is no
+// error.
+func (r record) signal(sig syscall.Signal) error {
+	// The handle is taken first: from then on the number cannot change hands.
+	p, err := os.FindProcess(r.PID)
+	if err != nil {
+		return fmt.Errorf("ending process %d: %w", r.PID, err)
+	}
+	defer p.Release() //nolint:errcheck // a handle only
+	if !r.alive() {
+		return nil
+	}
+	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("ending process %d: %w", r.PID, err)
+	}
+	return nil
+}
+
+// end asks the process to end and kills it when it takes longer than grace. A
+// context that has ended before asks nobody.
 func (r record) end(ctx context.Context, grace time.Duration) error {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if !r.alive() {
 			return nil
 		}
-		if err := syscall.Kill(r.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := context.Cause(ctx); err != nil {
 			return fmt.Errorf("ending process %d: %w", r.PID, err)
+		}
+		if err := r.signal(sig); err != nil {
+			return err
 		}
 		wait, cancel := context.WithTimeout(ctx, grace)
 		err := poll(wait, func() (bool, error) { return !r.alive(), nil })

@@ -35,8 +35,8 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	if err := e.Prove(ctx); err != nil {
 		return err
 	}
-	if e.healthy(ctx) {
-		return nil
+	if stands, err := e.stands(ctx); err != nil || stands {
+		return err
 	}
 	done := e.opts.Progress.Step("starting the sealed engine")
 	defer func() { done("", err) }()
@@ -91,6 +91,17 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	// What was there before this start belongs to a cluster that is dead, and
 	// its volumes are gigabytes.
 	return e.removeContainers(ctx)
+}
+
+// stands is healthy for who would clear away an engine that is not. That nobody
+// waits for the answer any more says nothing about the engine: a Ctrl-C must not
+// end a cluster that is well.
+func (e *Engine) stands(ctx context.Context) (bool, error) {
+	healthy := e.healthy(ctx)
+	if err := context.Cause(ctx); err != nil && !healthy {
+		return false, fmt.Errorf("looking at the engine: %w", err)
+	}
+	return healthy, nil
 }
 
 // healthy reports whether both daemons are ours, run in the namespace that
@@ -178,7 +189,10 @@ func (e *Engine) await(ctx context.Context, name string, cmd *exec.Cmd, ready fu
 	err := poll(wait, func() (bool, error) {
 		select {
 		case <-ended:
-			return false, fmt.Errorf("it ended: %w", g.Wait())
+			if err := g.Wait(); err != nil {
+				return false, fmt.Errorf("it ended: %w", err)
+			}
+			return false, errors.New("it ended")
 		default:
 			return ready() == nil, nil
 		}

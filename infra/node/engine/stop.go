@@ -32,8 +32,14 @@ func (e *Engine) Stop(ctx context.Context) (err error) {
 	done := e.opts.Progress.Step("stopping the sealed engine")
 	defer func() { done("", err) }()
 
-	if e.healthy(ctx) {
-		if err := e.removeContainers(ctx); err != nil {
+	stands, err := e.stands(ctx)
+	if err != nil {
+		return fmt.Errorf("stopping the engine: %w", err)
+	}
+	if stands {
+		bounded, cancel := context.WithTimeout(ctx, e.opts.Timeouts.Remove)
+		defer cancel()
+		if err := e.removeContainers(bounded); err != nil {
 			// What Docker cannot do is done below, by force.
 			e.opts.Progress.Note("%v", err)
 		}
@@ -49,6 +55,14 @@ func (e *Engine) Stop(ctx context.Context) (err error) {
 	}
 	if err := e.clear(ctx); err != nil {
 		return fmt.Errorf("stopping the engine: %w", err)
+	}
+	other, err := e.other()
+	if err != nil {
+		return fmt.Errorf("removing the seal: %w", err)
+	}
+	if other != "" {
+		e.opts.Progress.Note("the network namespace %s stays: it is the seal of another home, %s", e.opts.Name, other)
+		return nil
 	}
 	if _, err := os.Lstat(e.nsPath()); err == nil {
 		if err := run(ctx, "ip", "netns", "delete", e.opts.Name); err != nil {
@@ -85,6 +99,11 @@ func (e *Engine) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all, err := processes()
+	if err != nil {
+		return err
+	}
+	ids = shimmed(all, e.dir, ids)
 	// Killed twice: while the first round goes on, a shim may still start
 	// something, but not once it is dead.
 	for range 2 {
@@ -92,11 +111,11 @@ func (e *Engine) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := e.Mounts()
 	if err != nil {
-		return fmt.Errorf("listing mounts: %w", err)
+		return err
 	}
-	for _, target := range mountsBelow(string(mounts), e.dir) {
+	for _, target := range mounts {
 		// Lazily: a process of the user's that looks into the folder must not
 		// keep us from cleaning up.
 		err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -125,6 +144,10 @@ func (e *Engine) clear(ctx context.Context) error {
 	return nil
 }
 
+// idLength is the length of a container's id. A shorter name would match too much
+// where processes and cgroups are looked for by it.
+const idLength = 64
+
 // containerIDs lists the containers this engine has made, running or not.
 func (e *Engine) containerIDs() ([]string, error) {
 	entries, err := os.ReadDir(e.path("data/containers"))
@@ -136,12 +159,27 @@ func (e *Engine) containerIDs() ([]string, error) {
 	}
 	var ids []string
 	for _, entry := range entries {
-		// A short name would match too much below.
-		if len(entry.Name()) == 64 {
+		if len(entry.Name()) == idLength {
 			ids = append(ids, entry.Name())
 		}
 	}
 	return ids, nil
+}
+
+// shimmed adds to the containers those that a shim of this engine's is there for: who
+// has deleted the folder while the engine ran has deleted what dockerd knew of them.
+func shimmed(all []process, dir string, containers []string) []string {
+	for _, p := range all {
+		if !ours(p, dir, nil) || !strings.HasPrefix(filepath.Base(p.Args[0]), "containerd-shim") {
+			continue
+		}
+		i := slices.Index(p.Args, "-id") + 1
+		if i == 0 || i == len(p.Args) || len(p.Args[i]) != idLength || slices.Contains(containers, p.Args[i]) {
+			continue
+		}
+		containers = append(containers, p.Args[i])
+	}
+	return containers
 }
 
 // forbidRestart keeps dockerd from booting a container of an earlier engine
@@ -175,6 +213,94 @@ type process struct {
 	Cgroups string // /proc/PID/cgroup
 }
 
+// processes lists those of this machine but for this one. A process that ends
+// meanwhile is left out.
+func processes() ([]process, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var all []process
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		dir := filepath.Join("/proc", entry.Name())
+		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil {
+			continue
+		}
+		cgroups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		if err != nil {
+			continue
+		}
+		all = append(all, process{pid, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00"), string(cgroups)})
+	}
+	return all, nil
+}
+
+// in reports whether the process lives in the network namespace behind a file. In
+// one that is gone there is nobody.
+func (p process) in(netns string) bool {
+	want, err := os.Stat(netns)
+	if err != nil {
+		return false
+	}
+	have, err := os.Stat(filepath.Join("/proc", strconv.Itoa(p.PID), "ns/net"))
+	return err == nil && os.SameFile(have, want)
+}
+
+// engineOf returns the folder of the engine that a daemon serves, by the
+// configuration that it was started with; nothing for any other process.
+func engineOf(p process) string {
+	if len(p.Args) == 0 {
+		return ""
+	}
+	configs := map[string]string{"containerd": "containerd.toml", "dockerd": "dockerd.json"}
+	config, ok := configs[filepath.Base(p.Args[0])]
+	if !ok {
+		return ""
+	}
+	for _, a := range p.Args[1:] {
+		if dir := filepath.Dir(a); filepath.IsAbs(a) && filepath.Base(a) == config && filepath.Base(dir) == "engine" {
+			return dir
+		}
+	}
+	return ""
+}
+
+// engineIn returns the folder of an engine that runs in the network namespace and
+// does not live in dir; nothing if there is none. Every user's default home has the
+// same name of a namespace.
+func engineIn(all []process, netns, dir string) string {
+	own, _ := os.Stat(dir) // nil before anything was made there
+	for _, p := range all {
+		found := engineOf(p)
+		if found == "" || found == dir || !p.in(netns) {
+			continue
+		}
+		// The same folder may have two paths.
+		if info, err := os.Stat(found); err == nil && own != nil && os.SameFile(info, own) {
+			continue
+		}
+		return found
+	}
+	return ""
+}
+
+// other returns the home of another engine in the namespace that carries our name.
+func (e *Engine) other() (string, error) {
+	all, err := processes()
+	if err != nil {
+		return "", err
+	}
+	if dir := engineIn(all, e.nsPath(), e.dir); dir != "" {
+		return filepath.Dir(dir), nil
+	}
+	return "", nil
+}
+
 // ours reports whether a process belongs to the engine in dir with the given
 // containers: its shims carry the path of our containerd's socket, dockerd's
 // and containerd's command lines name our configuration, and whatever runs in
@@ -194,47 +320,28 @@ func ours(p process, dir string, containers []string) bool {
 // endLeftovers kills what is left of this engine's processes, and docker-proxy
 // processes in our namespace, which carry no other mark.
 func (e *Engine) endLeftovers(ctx context.Context, containers []string) error {
-	entries, err := os.ReadDir("/proc")
+	all, err := processes()
 	if err != nil {
-		return fmt.Errorf("listing processes: %w", err)
+		return err
 	}
-	netns, _ := os.Stat(e.nsPath()) // nil when the namespace is gone, and then nothing is in it
+	netns := e.nsPath()
+	if engineIn(all, netns, e.dir) != "" {
+		netns = "" // then its proxies are that engine's
+	}
 	var victims []record
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		dir := filepath.Join("/proc", entry.Name())
-		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		cgroups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
-		if err != nil {
-			continue
-		}
-		p := process{pid, strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00"), string(cgroups)}
-		mine := ours(p, e.dir, containers)
-		if !mine && filepath.Base(p.Args[0]) == "docker-proxy" && netns != nil {
-			in, err := os.Stat(filepath.Join(dir, "ns/net"))
-			mine = err == nil && os.SameFile(in, netns)
-		}
-		if !mine {
+	for _, p := range all {
+		if !ours(p, e.dir, containers) && (filepath.Base(p.Args[0]) != "docker-proxy" || !p.in(netns)) {
 			continue
 		}
 		// The record is taken before the signal, so a process id that is
 		// reused in between is not waited for.
-		if r, err := newRecord(pid); err == nil {
+		if r, err := newRecord(p.PID); err == nil {
 			victims = append(victims, r)
 		}
 	}
 	for _, r := range victims {
-		if !r.alive() {
-			continue
-		}
-		if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("ending process %d: %w", r.PID, err)
+		if err := r.signal(syscall.SIGKILL); err != nil {
+			return err
 		}
 	}
 	wait, cancel := context.WithTimeout(ctx, e.opts.Timeouts.Stop)
@@ -246,6 +353,25 @@ func (e *Engine) endLeftovers(ctx context.Context, containers []string) error {
 		return fmt.Errorf("waiting for the processes of a killed engine to end: %w", err)
 	}
 	return nil
+}
+
+// mounts returns the mount points of this engine. The kernel tells paths without
+// symbolic links, and a home may well be one that leads to a larger disk.
+func (e *Engine) mounts(mountinfo string) []string {
+	dir, err := filepath.EvalSymlinks(e.dir)
+	if err != nil {
+		dir = e.dir // not there, and nothing below it
+	}
+	return mountsBelow(mountinfo, dir)
+}
+
+// Mounts returns the mount points below the engine's folder, as they are now.
+func (e *Engine) Mounts() ([]string, error) {
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("listing mounts: %w", err)
+	}
+	return e.mounts(string(info)), nil
 }
 
 // mountsBelow returns the mount points under dir, the deepest and latest first.
