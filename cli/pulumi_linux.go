@@ -55,7 +55,7 @@ func (p pulumi) Exec(ctx context.Context, args []string) (int, error) {
 			return 0, fmt.Errorf("setting %s: %w", policyPackEnv, err)
 		}
 	}
-	return 0, syscall.Exec(engine, append([]string{"pulumi"}, args...), os.Environ()) //nolint:gosec // the engine that was built here
+	return 0, syscall.Exec(engine, append([]string{"pulumi"}, args...), os.Environ())
 }
 
 // judgeBy returns the policy pack that is to judge what Pulumi is about to do, and
@@ -79,7 +79,7 @@ func (p pulumi) Output(ctx context.Context, args []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, engine, args...) //nolint:gosec // the engine that was built here
+	cmd := exec.CommandContext(ctx, engine, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = waitPulumi
 	out, err := cmd.Output()

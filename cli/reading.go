@@ -57,7 +57,7 @@ type group struct {
 }
 
 func (a *App) claims() []group {
-	return a.groups(func(s *suite.Scenario) []string { return s.Claims }, func(id string) string { return suite.ClaimText(id) })
+	return a.groups(func(s *suite.Scenario) []string { return s.Claims }, suite.ClaimText)
 }
 
 func (a *App) mutants() ([]group, error) {

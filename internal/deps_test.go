@@ -43,11 +43,10 @@ var all = sync.OnceValues(func() (map[string]pkg, error) {
 	}); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...") //nolint:noctx // ends by itself
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil, fmt.Errorf("go list: %s", failed.Stderr)
 	}
 	if err != nil {

@@ -382,8 +382,9 @@ func TestTheServerIsMadeAnewWhenItsSettingsChange(t *testing.T) {
 	}
 	other := configured
 	other.GoProxy = "off"
-	assert.Equal(t, note(configured), note(configured))
-	assert.NotEqual(t, note(configured), note(other))
+	first, again := note(configured), note(configured)
+	assert.Equal(t, first, again)
+	assert.NotEqual(t, first, note(other))
 	assert.Regexp(t, "^[0-9a-f]{32}$", note(other))
 }
 

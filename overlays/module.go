@@ -46,8 +46,7 @@ func golang(ctx context.Context, dir string, args ...string) (string, error) {
 	// A workspace file above the checkout must not change what is pinned.
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "", fmt.Errorf("running go %s: %s", args[0], strings.TrimSpace(string(exit.Stderr)))
 	}
 	if err != nil {

@@ -52,7 +52,7 @@ func twin(t *testing.T, m Mutant, disk filesys.FileSystem) []unstructured.Unstru
 		text, err := yaml.Marshal(stripped)
 		require.NoError(t, err)
 		require.NoError(t, disk.WriteFile(file, text))
-		defer func() { assert.NoError(t, disk.WriteFile(file, whole)) }()
+		defer func() { assert.NoError(t, disk.WriteFile(file, whole)) }() //nolint:gocritic // each until all are built
 	}
 	objects, err := m.build(disk)
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func TestTheTemplateOfRunsIsReadByTheService(t *testing.T) {
 		assert.Contains(t, base, name)
 	}
 	memory := template.Template.Spec.Containers[0].Resources.Limits.Memory().Value()
-	assert.Less(t, python["as"], uint64(memory), "Python must meet its own limit before its Pod's") //nolint:gosec // it is positive
+	assert.Less(t, python["as"], uint64(memory), "Python must meet its own limit before its Pod's")
 	for _, v := range template.Template.Spec.Volumes {
 		require.NotNil(t, v.EmptyDir, v.Name)
 		assert.Equal(t, corev1.StorageMediumMemory, v.EmptyDir.Medium, v.Name)

@@ -154,7 +154,8 @@ func object(text []byte) (o unstructured.Unstructured, err error) {
 	if err != nil {
 		return o, err
 	}
-	return o, o.UnmarshalJSON(asJSON)
+	err = o.UnmarshalJSON(asJSON)
+	return o, err
 }
 
 func copyTree(from fs.FS, folder, to string, write func(name string, text []byte) error) error {

@@ -159,8 +159,7 @@ func start(ctx context.Context, argv []string, env string) (int, error) {
 	cmd.Env = append(os.Environ(), env)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return failed.ExitCode(), nil
 	}
 	return 0, err
@@ -264,7 +263,7 @@ func (m *machine) Prove(ctx context.Context, o cli.ProveOptions) ([]runner.Kill,
 	all := Registry().All()
 	run, err := m.Run(ctx, cli.RunOptions{Profile: o.Profile, Target: o.Profile.Target, Scenarios: all[1:], Progress: o.Progress})
 	fate := runner.Fate(m.getenv("FAKE_PROVE"))
-	switch fate {
+	switch string(fate) {
 	case "none":
 		all = nil
 	case "some":

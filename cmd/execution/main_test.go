@@ -63,12 +63,12 @@ func TestTheEndOfTheServerEndsWhatItAnswersAndWaitsForIt(t *testing.T) {
 		served <- serve(ctx, address, time.Minute, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			cancel()
 			<-r.Context().Done()
-			time.Sleep(50 * time.Millisecond) // as the removal takes
+			time.Sleep(50 * time.Millisecond) //nolint:forbidigo // as the removal takes
 			removed = true
 		}))
 	}()
 	require.Eventually(t, func() bool {
-		answer, err := http.Get("http://" + address) //nolint:noctx,gosec // the server is the test's own
+		answer, err := http.Get("http://" + address)
 		if err != nil {
 			return false
 		}

@@ -211,7 +211,7 @@ func (s *settings) keys() (auth.KeySet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the keys: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	return auth.ParseKeys(f)
 }
 

@@ -20,7 +20,7 @@ const maxSize = 10 << 20
 
 func TestTheProbeIsSmallStaticAndFreeOfClusterCode(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "probe")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, ".") //nolint:gosec // a test
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", out, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	text, err := build.CombinedOutput()
 	require.NoError(t, err, string(text))
@@ -32,7 +32,7 @@ func TestTheProbeIsSmallStaticAndFreeOfClusterCode(t *testing.T) {
 	list.Env = append(os.Environ(), "CGO_ENABLED=0")
 	deps, err := list.Output()
 	require.NoError(t, err)
-	for _, dep := range strings.Fields(string(deps)) {
+	for dep := range strings.FieldsSeq(string(deps)) {
 		assert.False(t, strings.Contains(dep, "pulumi") || strings.HasPrefix(dep, "k8s.io/") || strings.HasPrefix(dep, "sigs.k8s.io/"), dep)
 	}
 }

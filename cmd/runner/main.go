@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	if program.Parse(fs, args) != nil {
 		return program.Usage
 	}
-	for _, name := range strings.Split(env, ",") {
+	for name := range strings.SplitSeq(env, ",") {
 		if value, ok := os.LookupEnv(name); ok {
 			o.ProgramEnv = append(o.ProgramEnv, name+"="+value)
 		}

@@ -258,7 +258,7 @@ func TestAHundredSessionsOfFiveUsers(t *testing.T) {
 				<-door
 			}()
 			v, asked, ok := visitOnce(ctx, t, s, string(agent), i)
-			refused.Add(int32(asked)) //nolint:gosec // a handful
+			refused.Add(int32(asked))
 			if !ok {
 				return
 			}
@@ -452,7 +452,7 @@ func TestSessionsOutliveARestartOfTheController(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		defer next.Close() //nolint:errcheck // its sandbox is looked for below
+		defer next.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 		defer cancel()
 		r, err := next.Run(ctx, target.MCPProgram{Source: see})

@@ -39,14 +39,18 @@ func part(p Resource) string {
 	return "spec"
 }
 
+// inFirst is a mutant's change in the first perimeter. One is enough to be
+// caught, since every one is judged.
+func inFirst(change func(p Resource) bool) func(*Graph) bool {
+	return func(g *Graph) bool {
+		all := g.of(typePerimeter)
+		return len(all) > 0 && change(all[0])
+	}
+}
+
 // inPart is a mutant's change in the half that is judged.
 func inPart(path string, v any) func(*Graph) bool {
-	return func(g *Graph) bool {
-		for _, p := range g.of(typePerimeter) {
-			return p.put(part(p)+"."+path, clone(v))
-		}
-		return false
-	}
+	return inFirst(func(p Resource) bool { return p.put(part(p)+"."+path, clone(v)) })
 }
 
 var perimeterRules = []*Rule{
@@ -55,18 +59,15 @@ var perimeterRules = []*Rule{
 		About:  "A dry run logs and blocks nothing, and neither does a perimeter with nothing in it. Whether the project in it is this one, a plan does not say: it knows one by number and the other by name.",
 		Claims: []string{"KG-12"}, Severity: suite.Critical,
 		skip: noPerimeter, present: hasPerimeter,
-		Mutants: []Mutant{{"dry-run", "the perimeter is a dry run", func(g *Graph) bool {
-			for _, p := range g.of(typePerimeter) {
-				status, ok := p.Inputs["status"]
-				if !ok {
-					return false
-				}
-				p.Inputs["spec"], p.Inputs["useExplicitDryRunSpec"] = status, true
-				delete(p.Inputs, "status")
-				return true
+		Mutants: []Mutant{{"dry-run", "the perimeter is a dry run", inFirst(func(p Resource) bool {
+			status, ok := p.Inputs["status"]
+			if !ok {
+				return false
 			}
-			return false
-		}}},
+			p.Inputs["spec"], p.Inputs["useExplicitDryRunSpec"] = status, true
+			delete(p.Inputs, "status")
+			return true
+		})}},
 		judge: func(l *look) {
 			for _, p := range l.each(typePerimeter) {
 				_, status := p.find("status.restrictedServices")
@@ -94,17 +95,14 @@ var perimeterRules = []*Rule{
 		About:  "Only restricted services are protected. What the project switches on must be among them, and so must the services that carry data out for everybody.",
 		Claims: []string{"KG-12"}, Severity: suite.High,
 		skip: noPerimeter, present: hasPerimeter,
-		Mutants: []Mutant{{"storage-left-out", "Cloud Storage is not restricted", func(g *Graph) bool {
-			for _, p := range g.of(typePerimeter) {
-				path := part(p) + ".restrictedServices"
-				all, st := p.list(path)
-				if st != known {
-					return false
-				}
-				return p.put(path, slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == "storage.googleapis.com" }))
+		Mutants: []Mutant{{"storage-left-out", "Cloud Storage is not restricted", inFirst(func(p Resource) bool {
+			path := part(p) + ".restrictedServices"
+			all, st := p.list(path)
+			if st != known {
+				return false
 			}
-			return false
-		}}},
+			return p.put(path, slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == "storage.googleapis.com" }))
+		})}},
 		judge: func(l *look) {
 			var used []string
 			for _, s := range l.each(typeService) {

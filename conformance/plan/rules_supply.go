@@ -367,7 +367,7 @@ func (l *look) bounded(template Resource, namespace string) {
 	labels, labelState := template.find("spec.podTemplate.metadata.labels")
 	undecided := ""
 	for _, p := range l.Resources {
-		if !isFQDNPolicy(p) && !(isNetworkPolicy(p) && onEgress(p)) {
+		if !isFQDNPolicy(p) && (!isNetworkPolicy(p) || !onEgress(p)) {
 			continue
 		}
 		if of, st := p.text("metadata.namespace"); st != known || of != namespace {

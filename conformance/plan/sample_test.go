@@ -2,7 +2,10 @@
 
 package plan
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -31,9 +34,7 @@ func standard() Graph {
 			"shieldedInstanceConfig": obj{"enableSecureBoot": true, "enableIntegrityMonitoring": true},
 			"kubeletConfig":          obj{"insecureKubeletReadonlyPortEnabled": "FALSE", "cpuCfsQuota": true, "podPidsLimit": 1024.0},
 		}
-		for k, v := range more {
-			n[k] = v
-		}
+		maps.Copy(n, more)
 		return n
 	}
 	add("pulumi:pulumi:Stack", "stack", obj{})

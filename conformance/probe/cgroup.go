@@ -101,7 +101,7 @@ func ReadCgroup(dirs []string) map[string]float64 {
 	v := map[string]float64{}
 	for _, dir := range dirs {
 		for _, name := range files {
-			b, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a cgroup folder that was found
+			b, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				continue
 			}

@@ -93,7 +93,8 @@ func TestAStrangePodHasNoCgroup(t *testing.T) {
 func TestAWatchSamplesUntilItsInputEnds(t *testing.T) {
 	in, end := io.Pipe()
 	out, done := &safe{}, make(chan error, 1)
-	go func() { done <- WatchCgroup(t.Context(), v1(t), uid, 5*time.Millisecond, in, out) }()
+	root := v1(t)
+	go func() { done <- WatchCgroup(t.Context(), root, uid, 5*time.Millisecond, in, out) }()
 	require.Eventually(t, func() bool { out.mu.Lock(); defer out.mu.Unlock(); return bytes.Count(out.b.Bytes(), []byte("\n")) > 2 }, 5*time.Second, 5*time.Millisecond)
 	require.NoError(t, end.Close())
 	require.NoError(t, <-done)

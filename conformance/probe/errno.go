@@ -55,8 +55,7 @@ func Classify(err error) verdict.Class {
 	if err == nil || errors.Is(err, ErrCut) || errors.Is(err, context.Canceled) {
 		return verdict.Unknown
 	}
-	var no syscall.Errno
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		if c, ok := classes[no]; ok {
 			return c
 		}

@@ -39,7 +39,7 @@ func Fill(ctx context.Context, dir, nonce string, want, piece int64) (n int64, e
 }
 
 func fillFile(ctx context.Context, name string, block []byte, want int64) (n int64, err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600) //nolint:gosec // the path is ours
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return 0, err
 	}

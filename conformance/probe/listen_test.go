@@ -46,7 +46,7 @@ func free(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // only the number was wanted
+	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
 
@@ -70,7 +70,7 @@ func TestAListenerAnswersWithItsNonceUntilItsInputEnds(t *testing.T) {
 func TestAPortThatIsTakenIsToldInAFrame(t *testing.T) {
 	l, err := net.Listen("tcp", ":0")
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // the test is over
+	defer l.Close()
 	out := &safe{}
 	err = Listen(t.Context(), l.Addr().(*net.TCPAddr).Port, "n", strings.NewReader(""), out)
 	require.Error(t, err)

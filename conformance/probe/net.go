@@ -204,7 +204,7 @@ func metadata(ctx context.Context, env *Env, name, addr string, dial func(contex
 	if err != nil {
 		return Reached(name, "connected to %s, no answer (%v)", addr, err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or is not wanted
+	defer answer.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if answer.StatusCode == http.StatusOK && strings.Contains(string(body), "access_token") {
 		return Reached(name, "%s handed out a token, digest %s", addr, Digest(body))

@@ -29,8 +29,8 @@ func dialMapped(ctx context.Context, addr string) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening an IPv6 socket: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), addr) //nolint:gosec // a descriptor is small
-	defer f.Close()                    //nolint:errcheck // FileConn has a copy
+	f := os.NewFile(uintptr(fd), addr)
+	defer f.Close() //nolint:errcheck // FileConn has a copy
 	err = unix.Connect(fd, &unix.SockaddrInet6{Port: int(to.Port()), Addr: netip.AddrFrom16(to.Addr().As16()).As16()})
 	if err != nil && err != unix.EINPROGRESS { //nolint:errorlint // a bare errno
 		return nil, fmt.Errorf("connecting to [::ffff:%s]: %w", to.Addr(), err)
@@ -57,7 +57,7 @@ func await(ctx context.Context, fd int) error {
 			return os.ErrDeadlineExceeded
 		}
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(min(left, 100*time.Millisecond).Milliseconds())+1) //nolint:gosec // a descriptor is small
-		if err != nil && err != unix.EINTR {                                                                                             //nolint:errorlint // a bare errno
+		if err != nil && err != unix.EINTR {
 			return err
 		}
 		if n == 0 || err != nil {
@@ -68,7 +68,7 @@ func await(ctx context.Context, fd int) error {
 			return err
 		}
 		if no != 0 {
-			return unix.Errno(no) //nolint:gosec // the kernel's own number
+			return unix.Errno(no)
 		}
 		return nil
 	}
@@ -108,7 +108,7 @@ func Ping(ctx context.Context, env *Env, name, addr string, raw bool) verdict.St
 		// A raw socket sees every ICMP packet of the peer, so a few are read.
 		for range 8 {
 			n, err := unix.Read(fd, buf)
-			if err == unix.EAGAIN || err == unix.EINTR { //nolint:errorlint // a bare errno
+			if err == unix.EAGAIN || err == unix.EINTR {
 				break
 			}
 			if err != nil {
@@ -155,5 +155,5 @@ func inetSum(b []byte) uint16 {
 	for sum>>16 != 0 {
 		sum = sum&0xffff + sum>>16
 	}
-	return ^uint16(sum) //nolint:gosec // folded to 16 bits
+	return ^uint16(sum)
 }

@@ -50,7 +50,7 @@ func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // that is the point
+	defer l.Close()
 	return l.Addr().String()
 }
 
@@ -115,7 +115,7 @@ func TestARefusalIsRefusedAndNotDropped(t *testing.T) {
 func TestADatagramWithoutAnAnswerIsDropped(t *testing.T) {
 	l, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // a test's socket
+	defer l.Close()
 	s := ReachUDP(t.Context(), testEnv(), "udp", l.LocalAddr().String(), Payload(testEnv()))
 	assert.False(t, s.OK)
 	assert.Equal(t, verdict.Dropped, s.Class, s.Detail)

@@ -204,7 +204,7 @@ func Collect(r io.Reader, orders []Order, now func() time.Time) ([]verdict.Attem
 func collect(dec *Decoder, orders []Order, attempts []verdict.Attempt, index map[string]int, now func() time.Time) error {
 	for {
 		f, err := dec.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -103,7 +103,8 @@ func TestAPlanThatIsHeldEndsWithItsInput(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	select {
-	case <-done:
+	case err := <-done:
+		require.NoError(t, err)
 		assert.True(t, ended.Load())
 	case <-time.After(10 * time.Second):
 		t.Fatal("the plan went on without a listener")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -220,17 +221,17 @@ func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue
 }
 
 func tally(cells []runner.Kill) string {
-	s := ""
+	var s strings.Builder
 	for i, k := range cells {
 		if i > 0 {
-			s += ", "
+			s.WriteString(", ")
 		}
-		s += k.Scenario + " " + string(k.Fate)
+		s.WriteString(k.Scenario + " " + string(k.Fate))
 		if k.Fate != runner.Killed {
-			s += " (" + k.Detail + ")"
+			s.WriteString(" (" + k.Detail + ")")
 		}
 	}
-	return s
+	return s.String()
 }
 
 // Finding is what was seen of one mutant.

@@ -3,6 +3,7 @@
 package prove
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,9 +20,7 @@ import (
 
 func thing(kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind}}
-	for k, v := range more {
-		u.Object[k] = v
-	}
+	maps.Copy(u.Object, more)
 	u.SetNamespace(namespace)
 	u.SetName(name)
 	return u

@@ -4,6 +4,8 @@ package report
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/xml"
 	"strings"
 	"testing"
@@ -52,7 +54,8 @@ func TestSecretsAreNamedByDigestOnly(t *testing.T) {
 		assert.Contains(t, got, "found [secret sha256:")
 	}
 	assert.Contains(t, Clean("password=hunter2hunter2hunter2"), "password=[secret sha256:")
-	assert.Equal(t, Clean("x "+jwt), Clean("x "+jwt), "the digest recognises a secret that is known")
+	sum := sha256.Sum256([]byte(jwt))
+	assert.Contains(t, Clean("x "+jwt), hex.EncodeToString(sum[:6]), "the digest recognises a secret that is known")
 }
 
 func TestWhatIsNoSecretStays(t *testing.T) {

@@ -77,14 +77,12 @@ func TestWhatAReportLeavesOutWasNotRun(t *testing.T) {
 	assert.Equal(t, verdict.NotRun, c.Columns[0].Verdict)
 	assert.Equal(t, "1 held of 3, 2 not run", c.Columns[0].Text)
 	assert.Len(t, part.Results, 1, "the report itself is not changed")
+	cells := map[suite.Topic][]string{}
 	for _, row := range c.Rows {
-		switch row.Topic {
-		case suite.Door:
-			assert.Equal(t, []string{"PG-02 NotRun, 1 held of 2"}, words(row.Cells[0]))
-		case suite.Load:
-			assert.Contains(t, words(row.Cells[0]), "PG-04 NotRun, 0 held of 1")
-		}
+		cells[row.Topic] = words(row.Cells[0])
 	}
+	assert.Equal(t, []string{"PG-02 NotRun, 1 held of 2"}, cells[suite.Door])
+	assert.Contains(t, cells[suite.Load], "PG-04 NotRun, 0 held of 1")
 }
 
 func TestARunAgainstAnotherTargetNamesIt(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -124,10 +125,8 @@ func (x Result) validate() error {
 		if len(rounds) == 0 || rounds[len(rounds)-1] != verdict.Held {
 			return errors.New("it is called Held, but its last round is not")
 		}
-		for _, v := range rounds {
-			if v == verdict.Breached {
-				return errors.New("it is called Held, but one of its rounds is Breached")
-			}
+		if slices.Contains(rounds, verdict.Breached) {
+			return errors.New("it is called Held, but one of its rounds is Breached")
 		}
 	}
 	return nil

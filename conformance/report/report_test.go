@@ -99,9 +99,9 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		require.NoError(t, os.WriteFile(path, got, 0o644)) //nolint:gosec // a test's golden file
+		require.NoError(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path) //nolint:gosec // a test's golden file
+	want, err := os.ReadFile(path)
 	require.NoError(t, err, "go test ./conformance/report -update writes it")
 	assert.Equal(t, string(want), string(got))
 }

@@ -281,7 +281,7 @@ func (sc *scene) ended(a verdict.Attempt, o *order) verdict.Attempt {
 	if a.Complete || a.Start.IsZero() || sc.factsErr != nil {
 		return a
 	}
-	fact := ""
+	var fact string
 	switch {
 	case sc.facts.EvictedFor != "":
 		fact = "the Pod was evicted: " + sc.facts.EvictedFor
@@ -354,7 +354,7 @@ func (sc *scene) reading(name string, e verdict.Evidence) (suite.Reading, error)
 	var ok bool
 	if rd.Before, rd.After, rd.Elapsed, ok = sc.numbers.Around(begin, end); begin.IsZero() || !ok {
 		return rd, fmt.Errorf("reading the Pod's cgroups: no samples on both sides of the attempt (%d in all, %q, reader: %v)",
-			sc.numbers.Len(), sc.numbers.Problem(), sc.watchEnd)
+			sc.numbers.Len(), sc.numbers.Problem(), sc.watchEnd) //nolint:errorlint // it is nil where the reader ended well
 	}
 	return rd, nil
 }

@@ -63,12 +63,12 @@ func OpenLedger(dir, run, cluster string) (*Ledger, error) {
 		return nil, fmt.Errorf("making the ledger's folder: %w", err)
 	}
 	path := filepath.Join(dir, run+ledgerSuffix)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600) //nolint:gosec // a folder of ours
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger: %w", err)
 	}
 	l := &Ledger{f: f, open: map[Ref]bool{}}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a file descriptor fits
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("locking the ledger %s: %w", path, err)
 	}
@@ -212,14 +212,14 @@ func scan(dir string) (gone []dead, live map[string]bool, err error) {
 	}
 	for _, path := range names {
 		id := strings.TrimSuffix(filepath.Base(path), ledgerSuffix)
-		f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // a folder of ours
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // its run ended meanwhile
 		}
 		if err != nil {
 			return gone, live, fmt.Errorf("opening a ledger: %w", err)
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a file descriptor fits
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			live[id] = true
 			_ = f.Close()
 			continue

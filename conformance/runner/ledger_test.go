@@ -73,14 +73,14 @@ func TestALedgerSurvivesAFullDisk(t *testing.T) {
 	defer signal.Reset(unix.SIGXFSZ)
 	var had unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &had))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 20, Max: had.Max})) //nolint:gosec // a file has no less than nothing
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + 20, Max: had.Max}))
 	err = l.Creating(one)
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &had))
 	require.Error(t, err)
 	assert.Empty(t, l.Open(), "it must not be created, so there is nothing to remove")
 
 	require.NoError(t, l.Creating(two))
-	text, err := os.ReadFile(path) //nolint:gosec // the test's own
+	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	rec, err := ReadLedger(bytes.NewReader(text))
 	require.NoError(t, err, string(text))
@@ -126,7 +126,7 @@ func TestCleanupLeavesALivingRunAlone(t *testing.T) {
 	dir, g := t.TempDir(), newGround()
 	l, err := OpenLedger(dir, "alive", g.cluster)
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // the test is over
+	defer l.Close()
 	require.NoError(t, l.Creating(one))
 	g.objects[one] = "alive"
 	_, err = Cleanup(t.Context(), dir, g, nil)
@@ -156,7 +156,7 @@ func TestCleanupLeavesARunAloneThatBeginsMeanwhile(t *testing.T) {
 		g.objects[one] = "new"
 	}}, nil)
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // the test is over
+	defer l.Close()
 	assert.Contains(t, g.objects, one)
 }
 

@@ -142,7 +142,7 @@ func (s *server) send(ctx context.Context, service, port string, m suite.Message
 	if err != nil {
 		return suite.Reply{}, err
 	}
-	return reply(target.Send(ctx, s.wayTo(service, port), r))
+	return reply(target.Send(ctx, s.wayTo(service, port), r)) //nolint:bodyclose // Send has read it and closed it
 }
 
 // request is a message as the client wants it. The host is this one to whoever
@@ -332,7 +332,7 @@ func (s session) Send(ctx context.Context, m suite.Message) (suite.Reply, error)
 	if err != nil {
 		return suite.Reply{}, err
 	}
-	return reply(s.MCPSession.Send(ctx, r))
+	return reply(s.MCPSession.Send(ctx, r)) //nolint:bodyclose // Send has read it and closed it
 }
 
 // lent are the sessions that one action has opened.

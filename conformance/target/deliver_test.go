@@ -116,7 +116,7 @@ type local struct {
 }
 
 func (l local) Exec(ctx context.Context, pod target.Pod, argv []string, s target.Streams) (int, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // a test
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = l.dir, l.env
 	cmd.Stdout, cmd.Stderr = s.Stdout, s.Stderr
 	in, err := cmd.StdinPipe()
@@ -128,8 +128,7 @@ func (l local) Exec(ctx context.Context, pod target.Pod, argv []string, s target
 		_ = in.Close()
 	}()
 	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode(), nil
 	}
 	if err != nil {

@@ -158,7 +158,7 @@ func (s *MCPSession) goodbye(id string) error {
 	if s.way.token != "" {
 		r.Header.Set("Authorization", "Bearer "+s.way.token)
 	}
-	answer, _, err := send(s.way.ctx, s.way.plain, r)
+	answer, _, err := send(s.way.ctx, s.way.plain, r) //nolint:bodyclose // send has read it and closed it
 	if err == nil && answer.StatusCode >= 300 && answer.StatusCode != http.StatusNotFound {
 		err = fmt.Errorf("the server answered with status %d", answer.StatusCode)
 	}
@@ -268,7 +268,7 @@ func send(ctx context.Context, t *http.Transport, r *http.Request) (*http.Respon
 	if err != nil {
 		return nil, nil, fmt.Errorf("sending a request: %w", because(ctx, err))
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or is not wanted
+	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the answer to a request: %w", because(ctx, err))

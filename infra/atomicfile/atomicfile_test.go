@@ -19,7 +19,7 @@ func TestAFileIsReplacedAsAWhole(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("a longer one"), 0o644))
 	old, err := os.Open(path)
 	require.NoError(t, err)
-	defer old.Close() //nolint:errcheck // only read
+	defer old.Close()
 
 	require.NoError(t, Write(path, []byte("new"), 0o600))
 	assert.Equal(t, "new", content(t, path))
@@ -53,7 +53,7 @@ func TestAnErrorLeavesWhatWasThere(t *testing.T) {
 
 func content(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile(path) //nolint:gosec // the test's own
+	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(b)
 }

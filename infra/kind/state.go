@@ -182,7 +182,7 @@ func podReady(p corev1.Pod) bool {
 func waitNodes(ctx context.Context, client *kube.Client) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	why := "not asked yet"
+	var why string
 	for {
 		list, err := client.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -321,10 +321,7 @@ func startNetwork(ctx context.Context, client *kube.Client, system []*unstructur
 	}); err != nil {
 		return fmt.Errorf("waiting for the network: %w", err)
 	}
-	if err = waitNodes(ctx, client); err != nil {
-		return err
-	}
-	return nil
+	return waitNodes(ctx, client)
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
@@ -352,7 +349,7 @@ func (o Options) loadNodeImage(ctx context.Context, images node.Images, rep *pro
 		return fmt.Errorf("looking for older node images: %w", err)
 	}
 	repository, _, _ := strings.Cut(images.NodeTag, ":")
-	for _, tag := range strings.Fields(tags) {
+	for tag := range strings.FieldsSeq(tags) {
 		if strings.HasPrefix(tag, repository+":") && tag != images.NodeTag {
 			if _, err := o.Engine.Docker(ctx, "image", "rm", tag); err != nil {
 				rep.Note("removing an older node image: %v", err)
@@ -412,7 +409,7 @@ func ImportImage(ctx context.Context, nodeName, archive string) error {
 	if err != nil {
 		return fmt.Errorf("importing an image: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	if _, err := ctr(ctx, nodeName, f, "images", "import", "--snapshotter=overlayfs", "-"); err != nil {
 		return fmt.Errorf("importing %s: %w", filepath.Base(archive), err)
 	}
@@ -538,7 +535,9 @@ func (o Options) remove(ctx context.Context) error {
 		}
 	}
 	if o.Engine.Ping(ctx) != nil {
-		return context.Cause(ctx) // without an engine there are no nodes
+		// Without an engine there are no nodes. One that was not asked to the end
+		// may have some.
+		return context.Cause(ctx)
 	}
 	ids, err := o.Engine.Docker(ctx, "ps", "--all", "--quiet", "--filter", "label=io.x-k8s.kind.cluster="+o.Name)
 	if err != nil || ids == "" {

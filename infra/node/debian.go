@@ -144,7 +144,7 @@ func (b *builder) buildDebian(ctx context.Context, trees ...debianTree) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // what is left the next build sweeps
 
 	base := filepath.Join(work, "base")
 	if err := b.minimal(ctx, base, mirror); err != nil {
@@ -264,7 +264,7 @@ func parseOneLine(text []byte) (debianMirror, bool) {
 		var m debianMirror
 		if options, after, ok := strings.Cut(rest, "]"); ok {
 			rest = after
-			for _, o := range strings.Fields(strings.TrimLeft(options, " [")) {
+			for o := range strings.FieldsSeq(strings.TrimLeft(options, " [")) {
 				if key, ok := strings.CutPrefix(o, "signed-by="); ok {
 					m.Keyring = key
 				}
@@ -280,7 +280,7 @@ func parseOneLine(text []byte) (debianMirror, bool) {
 }
 
 func parseStanzas(text []byte) (debianMirror, bool) {
-	for _, stanza := range bytes.Split(text, []byte("\n\n")) {
+	for stanza := range bytes.SplitSeq(text, []byte("\n\n")) {
 		fields := map[string]string{}
 		for line := range strings.Lines(string(stanza)) {
 			if name, value, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, "#") {

@@ -170,7 +170,7 @@ func (b *builder) buildComponent(ctx context.Context, c built, frugal bool) (err
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp) //nolint:errcheck // what is left the next build sweeps
 
 	args := append([]string{"build"}, buildFlags...)
 	if frugal {
@@ -181,7 +181,7 @@ func (b *builder) buildComponent(ctx context.Context, c built, frugal bool) (err
 		if err != nil {
 			return fmt.Errorf("making a folder for what %s embeds: %w", c.Name, err)
 		}
-		defer os.RemoveAll(work)
+		defer os.RemoveAll(work) //nolint:errcheck // it lies in the temporary folder
 		module, err := b.moduleDir(ctx, c.Name, c.Module)
 		if err != nil {
 			return err
@@ -333,7 +333,7 @@ func availableMemory() int64 {
 	if err != nil {
 		return 4 * gib
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if rest, ok := strings.CutPrefix(s.Text(), "MemAvailable:"); ok {
 			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)

@@ -199,7 +199,7 @@ func (b *builder) kubeadmNames(ctx context.Context) (map[string]string, error) {
 
 func parseImageList(out string) (map[string]string, error) {
 	names := map[string]string{}
-	for _, image := range strings.Fields(out) {
+	for image := range strings.FieldsSeq(out) {
 		repo, _, ok := strings.Cut(image, ":")
 		if !ok || !strings.HasPrefix(image, Repository+"/") {
 			return nil, fmt.Errorf("reading kubeadm's list of images: unexpected name %q", image)

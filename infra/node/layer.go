@@ -71,7 +71,7 @@ func newLayerWriter(path string) (*layerWriter, error) {
 }
 
 func (w *layerWriter) finish() (*layerFile, error) {
-	if err := errors.Join(w.Writer.Close(), w.buf.Flush(), w.file.Close()); err != nil {
+	if err := errors.Join(w.Close(), w.buf.Flush(), w.file.Close()); err != nil {
 		return nil, fmt.Errorf("finishing a layer: %w", err)
 	}
 	hash := v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(w.sum.Sum(nil))}
@@ -177,7 +177,7 @@ func (w *layerWriter) addEntry(e entry, made map[string]bool) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // it was only read
 		info, err := f.Stat()
 		if err != nil {
 			return err
@@ -303,7 +303,7 @@ func (w *layerWriter) addFile(p, rel, lower string, links map[inode]string) erro
 		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": caps}
 	}
 	if info.Mode().IsRegular() && st.Nlink > 1 {
-		id := inode{uint64(st.Dev), st.Ino}
+		id := inode{st.Dev, st.Ino}
 		if first, ok := links[id]; ok {
 			h.Typeflag, h.Linkname, h.Size = tar.TypeLink, first, 0
 			return w.WriteHeader(h)
@@ -327,7 +327,7 @@ func (w *layerWriter) addFile(p, rel, lower string, links map[inode]string) erro
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	_, err = io.Copy(w, f)
 	return err
 }

@@ -307,7 +307,7 @@ func (b *builder) buildImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // what is left the next build sweeps
 	if err := b.buildClusterArchive(ctx, work); err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (b *builder) buildPause(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp) //nolint:errcheck // what is left the next build sweeps
 	if err := b.buildProgram(ctx, pauseProgram, filepath.Join(tmp, "pause")); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func prepareComponents(ctx context.Context, o Options, components []Component) (
 	if b.tc, err = readToolchain(ctx, o.Source); err != nil {
 		return nil, err
 	}
-	return b, b.keyComponents(components)
+	return b, b.keyComponents(components) //nolint:gocritic // b is a pointer
 }
 
 func (b *builder) pulumi() (Pulumi, bool) {

@@ -73,7 +73,7 @@ func (e *commandError) Unwrap() error { return e.err }
 // tail returns the last n non-empty lines of s.
 func tail(s string, n int) string {
 	var kept []string
-	for _, line := range strings.Split(s, "\n") {
+	for line := range strings.SplitSeq(s, "\n") {
 		if line = strings.TrimRight(line, " \r\t"); line != "" {
 			kept = append(kept, line)
 		}

@@ -70,11 +70,11 @@ func readEvidence() ([]recorded, error) {
 }
 
 func readReport(path string) (*report.Report, error) {
-	f, err := os.Open(path) //nolint:gosec // our own docs
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading evidence: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	r, err := report.Read(f)
 	if err != nil {
 		return nil, fmt.Errorf("reading the evidence in %s: %w", path, err)
@@ -123,7 +123,7 @@ func verdictOf(claim string, reports []recorded) string {
 	var out []string
 	for _, r := range reports {
 		if m, ok := r.marks[claim]; ok && (m.Of > 0 || m.Verdict == verdict.NotApplicable) {
-			out = append(out, fmt.Sprintf("`%s` %s", r.name, strings.TrimPrefix(m.Word(), claim+" ")))
+			out = append(out, fmt.Sprintf("%#q %s", r.name, strings.TrimPrefix(m.Word(), claim+" ")))
 		}
 	}
 	if out == nil {
@@ -151,7 +151,7 @@ func evidenceOf(b *strings.Builder, c suite.Claim, reports []recorded) {
 	for _, r := range reports {
 		for _, x := range r.Results {
 			if slices.Contains(x.Claims, c.ID) && (r.marks[c.ID].Claim != "") {
-				lines = append(lines, fmt.Sprintf("| `%s` | %s | %s | %s |", r.name, linkOf(x.ID), word(x), said(x)))
+				lines = append(lines, fmt.Sprintf("| %#q | %s | %s | %s |", r.name, linkOf(x.ID), word(x), said(x)))
 			}
 		}
 	}

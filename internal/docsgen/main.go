@@ -45,10 +45,10 @@ func write(docs string) error {
 	}
 	for name, text := range files {
 		path := filepath.Join(docs, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documentation is for everybody
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // documentation is for everybody
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}

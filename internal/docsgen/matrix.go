@@ -74,7 +74,7 @@ func addKills(paths []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(killsFile, append(data, '\n'), 0o644); err != nil { //nolint:gosec // documentation is for everybody
+	if err := os.WriteFile(killsFile, append(data, '\n'), 0o644); err != nil {
 		return fmt.Errorf("writing the cells that were seen: %w", err)
 	}
 	return nil

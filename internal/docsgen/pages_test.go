@@ -43,7 +43,7 @@ func readPages(t *testing.T) map[string]string {
 			if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
 				return err
 			}
-			text, err := os.ReadFile(path) //nolint:gosec // our own docs
+			text, err := os.ReadFile(path)
 			pages[path] = string(text)
 			return err
 		}))
@@ -234,7 +234,7 @@ func TestAReportOfMutantsIsWrittenDown(t *testing.T) {
 func TestTheReadmeInstallsWhatCIInstalls(t *testing.T) {
 	t.Chdir("../..")
 	listed := func(file, form string) []string {
-		text, err := os.ReadFile(file) //nolint:gosec // our own
+		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		m := regexp.MustCompile(form).FindStringSubmatch(string(text))
 		require.NotNil(t, m, "%s names no packages", file)

@@ -98,10 +98,10 @@ func run(ctx context.Context, only string, list bool) (ok bool, err error) {
 				}
 			}
 			count[verdict]++
-			fmt.Fprintf(os.Stdout, "%-13s %s\n", verdict, what)
+			_, _ = fmt.Fprintf(os.Stdout, "%-13s %s\n", verdict, what)
 		}
 	}
-	fmt.Fprintln(os.Stdout, count)
+	_, _ = fmt.Fprintln(os.Stdout, count)
 	return count["survived"] == 0, nil
 }
 

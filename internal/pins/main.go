@@ -127,7 +127,7 @@ func (m module) settle() error {
 }
 
 func golang(folder string, args ...string) error {
-	cmd := exec.Command("go", args...)
+	cmd := exec.Command("go", args...) //nolint:noctx // it ends by itself
 	cmd.Dir = filepath.FromSlash(folder)
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	var said bytes.Buffer
@@ -154,7 +154,7 @@ func align() error {
 				continue
 			}
 			changed += len(edits)
-			fmt.Printf("%s: %d raised\n", m.folder, len(edits))
+			_, _ = fmt.Fprintf(os.Stdout, "%s: %d raised\n", m.folder, len(edits))
 			if err := golang(m.folder, append([]string{"mod", "edit"}, edits...)...); err != nil {
 				return err
 			}

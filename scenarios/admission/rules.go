@@ -3,6 +3,8 @@
 package admission
 
 import (
+	"maps"
+
 	"github.com/stockade-dev/stockade/conformance/suite"
 )
 
@@ -213,9 +215,7 @@ func unlimited(resource string) func(object) {
 func volume(source object) func(object) {
 	return func(pod object) {
 		v := object{"name": "attack"}
-		for key, value := range source {
-			v[key] = value
-		}
+		maps.Copy(v, source)
 		list, _ := pod["volumes"].([]any)
 		pod["volumes"] = append(list, v)
 	}

@@ -92,7 +92,7 @@ func variables(name string, environ []string, err error) verdict.Step {
 }
 
 func firstProcess(path string) verdict.Step {
-	b, err := os.ReadFile(path) //nolint:gosec // the path is the attack
+	b, err := os.ReadFile(path)
 	return variables("read the first process's environment", split(b), err)
 }
 
@@ -107,7 +107,7 @@ func arguments(proc string, wanted func(string) bool) verdict.Step {
 	files, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "cmdline")) // the pattern is well-formed
 	read := 0
 	for _, f := range files {
-		b, err := os.ReadFile(f) //nolint:gosec // the path is the attack
+		b, err := os.ReadFile(f)
 		if err != nil {
 			continue // it has ended
 		}
@@ -139,7 +139,7 @@ func split(b []byte) []string {
 func plantProcess(ctx context.Context, env *probe.Env) []verdict.Step {
 	const name = "start a process with a secret"
 	secret := plantedArgument + env.Nonce
-	cmd := exec.CommandContext(ctx, "sh", "-c", "echo; read wait", "stockade", secret) //nolint:gosec // the secret is our own
+	cmd := exec.CommandContext(ctx, "sh", "-c", "echo; read wait", "stockade", secret)
 	cmd.Env = append(os.Environ(), "STOCKADE_API_KEY=stockade-canary")
 	in, err := cmd.StdinPipe() // stays open: the shell waits for a line
 	if err != nil {

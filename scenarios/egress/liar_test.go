@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func sent(t *testing.T, place string, through bool) witness.Flow {
 	}
 	addr = strings.Replace(addr, "*", "192.0.2.9", 1)
 	host, port, err := net.SplitHostPort(addr)
-	l4 := fmt.Sprintf(`"%s":{"destination_port":%s}`, strings.ToUpper(proto), port)
+	l4 := fmt.Sprintf(`%q:{"destination_port":%s}`, strings.ToUpper(proto), port)
 	if proto == "icmp" {
 		host, l4 = addr, `"ICMPv4":{"type":8}`
 	} else {
@@ -111,7 +112,7 @@ func TestAProbeThatLeavesOutOneDestinationIsNotBelieved(t *testing.T) {
 			left := append(append([]witness.Flow{}, all[:i]...), all[i+1:]...)
 			assert.Equal(t, verdict.Inconclusive, liar(t, s, left...).Verdict(), "%s without %s", s.ID, p)
 			assert.Equal(t, verdict.Breached, liar(t, s, append(left, sent(t, p, true))...).Verdict(), "%s, out to %s", s.ID, p)
-			assert.Equal(t, verdict.Breached, liar(t, s, append(all[:len(all):len(all)], sent(t, p, true))...).Verdict(), "%s, also out to %s", s.ID, p)
+			assert.Equal(t, verdict.Breached, liar(t, s, append(slices.Clip(all), sent(t, p, true))...).Verdict(), "%s, also out to %s", s.ID, p)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestAFolderOpenToAllIsFound(t *testing.T) {
 	root := t.TempDir()
 	open, shut := filepath.Join(root, "a", "open"), filepath.Join(root, "shut")
 	require.NoError(t, os.MkdirAll(open, 0o755))
-	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // that is the case
+	require.NoError(t, os.Chmod(open, 0o777))
 	require.NoError(t, os.Mkdir(shut, 0o755))
 	found, err := openFolders(t.Context(), root, nobody)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestAFolderOfTheUsersOwnIsFound(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, found, own, "the owner may give itself the right")
 
-	require.NoError(t, os.Chmod(own, 0o770)) //nolint:gosec // that is the case
+	require.NoError(t, os.Chmod(own, 0o770))
 	found, err = openFolders(t.Context(), root, identity{uid: nobody.uid, groups: []int{int(st.Gid)}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{own}, found)
@@ -93,6 +93,18 @@ func TestAWalkThatWasCutProvesNothing(t *testing.T) {
 	_, err = openFolders(t.Context(), filepath.Join(t.TempDir(), "nowhere"), nobody)
 	require.Error(t, err)
 	assert.False(t, createIn(ctx, []string{t.TempDir()}, "n").Class.IsEvidence())
+}
+
+// Not every folder that cannot be entered is shut.
+func TestAFolderWhosePathIsTooLongWasNotLookedAt(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, root.Close()) }()
+	long := strings.Repeat(strings.Repeat("x", 200)+"/", 25)
+	require.NoError(t, root.MkdirAll(strings.TrimSuffix(long, "/"), 0o755))
+	_, err = openFolders(t.Context(), dir, nobody)
+	require.ErrorIs(t, err, syscall.ENAMETOOLONG)
 }
 
 func TestOfManyFoldersTheOneThatLetsAFileInCounts(t *testing.T) {

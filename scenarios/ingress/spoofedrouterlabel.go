@@ -3,7 +3,6 @@
 package ingress
 
 import (
-	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -28,7 +27,7 @@ func spoofedRouterLabel() suite.Scenario {
 		Control:    suite.ControlSpec{At: suite.Router, Why: "the router, whom the policy names, reaches the same listener"},
 		Accept:     []verdict.Class{verdict.Dropped},
 		Witnesses: []suite.Witness{{Name: suite.Flows, Flow: &suite.Flow{
-			From: suite.Control, To: func(s probe.Site) []string { return own(s) },
+			From: suite.Control, To: own,
 		}}},
 		Attempts: 2,
 		Listener: true,

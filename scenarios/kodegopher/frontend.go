@@ -162,7 +162,7 @@ func (e errand) run(ctx context.Context, addr, nonce string) verdict.Step {
 	if err != nil {
 		return probe.Denied(e.name, err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it is not wanted
+	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode == http.StatusForbidden:
 		return probe.Failed(e.name, verdict.HTTP403, "%s refused it", addr)

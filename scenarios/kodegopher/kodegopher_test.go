@@ -94,7 +94,7 @@ func sent(t *testing.T, place string, through bool) witness.Flow {
 		what = `"verdict":"FORWARDED","trace_observation_point":"TO_ENDPOINT"`
 	}
 	flows, strange, err := witness.ParseFlows(strings.NewReader(fmt.Sprintf(
-		`{"flow":{"time":%q,%s,"IP":{"source":"10.244.1.9","destination":%q},"l4":{"%s":{"destination_port":%s}}}}`,
+		`{"flow":{"time":%q,%s,"IP":{"source":"10.244.1.9","destination":%q},"l4":{%q:{"destination_port":%s}}}}`,
 		now.Format(time.RFC3339), what, host, strings.ToUpper(proto), port)))
 	require.NoError(t, err)
 	require.Zero(t, strange)

@@ -119,7 +119,7 @@ func askHealthz(ctx context.Context, name string, c net.Conn, addr, who string) 
 	if err != nil {
 		return probe.Failed(name, verdict.Unknown, "connected to %s, and no %s answered: %v", addr, who, err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it is not wanted
+	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		return probe.Failed(name, verdict.Unknown, "connected to %s, and it is no %s that answered with status %d", addr, who, answer.StatusCode)
 	}

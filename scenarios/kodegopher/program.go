@@ -107,7 +107,7 @@ func askRunner(ctx context.Context, addr, nonce string) verdict.Step {
 	if err != nil {
 		return noAnswer(err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read, or is not wanted
+	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResult))
 	if err != nil {
 		return noAnswer(err)
@@ -130,7 +130,8 @@ func noAnswer(err error) verdict.Step {
 
 // judgeResult is a pure function.
 func judgeResult(status int, r result) verdict.Step {
-	class, detail := verdict.Absent, ""
+	class := verdict.Absent
+	var detail string
 	switch {
 	case status == http.StatusConflict:
 		class, detail = verdict.Unknown, "the runner runs another program"

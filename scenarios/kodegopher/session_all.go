@@ -207,7 +207,7 @@ func greet(caller string) suite.APIAction {
 // awaitGone waits until a caller has no sandbox of those any more, and returns
 // those that it has all the same when the time is over. An error means that
 // nobody can tell.
-func awaitGone(ctx context.Context, env *suite.APIEnv, caller string, claims []string, limit time.Duration) (left []string, err error) {
+func awaitGone(ctx context.Context, env *suite.APIEnv, caller string, claims []string, limit time.Duration) (left []string, err error) { //nolint:unparam // like its neighbours, it is told whose
 	over := time.NewTimer(limit)
 	defer over.Stop()
 	tick := time.NewTicker(lookEvery)

@@ -17,7 +17,7 @@ import (
 const (
 	routerService  = "kode-gopher-router"
 	routerPort     = "http"
-	tokenService   = "kode-gopher-metadata"
+	tokenService   = "kode-gopher-metadata" //nolint:gosec // a name
 	tokenPort      = "metadata"
 	controlService = "kode-gopher-metadata-control"
 	controlPort    = "control"

@@ -848,7 +848,7 @@ func TestASessionThatIsRefusedToItsUserShowsNothing(t *testing.T) {
 	}
 	s, step := enter(t.Context(), env, "user1")
 	require.Nil(t, step)
-	defer s.Close() //nolint:errcheck // the stage ends
+	defer s.Close()
 	steps := takeOver(t.Context(), env, s)
 	assert.True(t, steps[len(steps)-1].OK, steps[len(steps)-1].Detail)
 }

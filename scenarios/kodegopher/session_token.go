@@ -227,7 +227,7 @@ func judgeLate(d did, ended, next time.Time) verdict.Step {
 	within, refused := 0, 0
 	var first time.Time // that it got one
 	from := ended.Add(200 * time.Millisecond)
-	for _, line := range strings.Split(d.Text, "\n") {
+	for line := range strings.SplitSeq(d.Text, "\n") {
 		at, code, _ := strings.Cut(line, " ")
 		millis, err := strconv.ParseInt(at, 10, 64)
 		if err != nil {
@@ -415,7 +415,7 @@ func otherAccounts(email string, d did) verdict.Step {
 	if !d.OK || email == "" {
 		return unknown(d.read(name))
 	}
-	for _, line := range strings.Fields(d.Text) {
+	for line := range strings.FieldsSeq(d.Text) {
 		if account := strings.TrimSuffix(line, "/"); account != "default" && account != email {
 			return probe.Reached(name, "%.80q", account)
 		}

@@ -152,7 +152,7 @@ func judgeLeft(d did) verdict.Step {
 		return d.read(name)
 	}
 	var more []string
-	for _, place := range strings.Split(d.Text, ", ") {
+	for place := range strings.SplitSeq(d.Text, ", ") {
 		if strings.HasPrefix(place, "/app/") && !strings.HasPrefix(place, "/app/persist/") {
 			more = append(more, place)
 		}

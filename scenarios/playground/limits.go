@@ -172,7 +172,7 @@ func judgeRaise(whose, of string, err error) verdict.Step {
 // judgeOpen reads how many files could be open at once.
 func judgeOpen(opened int, hard uint64, err error) verdict.Step {
 	const name = "open more files than the limit"
-	if uint64(max(opened, 0)) > hard { //nolint:gosec // it is not negative
+	if uint64(max(opened, 0)) > hard {
 		return probe.Reached(name, "%d were open", opened)
 	}
 	if err == nil {

@@ -16,10 +16,10 @@ const child = "STOCKADE_PLAYGROUND_CHILD"
 // A copy of the test binary must not run the tests, which would copy it again.
 func TestMain(m *testing.M) {
 	if os.Getenv(child) != "" {
-		fmt.Println("usage: none")
+		_, _ = fmt.Fprintln(os.Stdout, "usage: none")
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func TestTheLimitsOfThisProcessAreRead(t *testing.T) {

@@ -437,7 +437,7 @@ func pod(name string, spec object) object {
 
 func right(groups, resources, verbs string) any {
 	split := func(s string) (out []any) {
-		for _, x := range strings.Split(s, " ") {
+		for x := range strings.SplitSeq(s, " ") {
 			out = append(out, x)
 		}
 		return out

@@ -5,6 +5,7 @@ package playground
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -309,9 +310,7 @@ func second(more object) func(object) {
 	return func(spec object) {
 		twin := admission.Clone(firstContainer(spec))
 		twin["name"] = "attack"
-		for k, v := range more {
-			twin[k] = v
-		}
+		maps.Copy(twin, more)
 		spec["initContainers"] = []any{twin}
 	}
 }

@@ -101,7 +101,7 @@ func (h *hoard) grow(ctx context.Context, want int64) verdict.Step {
 		// Every page is written, with something else each time: untouched, zero
 		// and equal pages may cost the node nothing.
 		for i := 0; i < len(c); i += page {
-			c[i], c[i+1], c[i+2] = byte(i>>12)|1, byte(h.bytes>>24), byte(i>>20)
+			c[i], c[i+1], c[i+2] = byte(i>>12)|1, byte(h.bytes>>24), byte(i>>20) //nolint:gosec // a chunk is whole pages
 		}
 		h.chunks = append(h.chunks, c)
 		h.bytes += chunk

@@ -60,7 +60,7 @@ const (
 func runCoffee(ctx context.Context, env *probe.Env) []verdict.Step {
 	step := verdict.Step{Name: "run the program", Expect: verdict.MustWork, Class: verdict.Absent}
 	text, _ := statement(env.Nonce)
-	cmd := exec.CommandContext(ctx, "python3", "-c", coffeeScript) //nolint:gosec // it is our own program
+	cmd := exec.CommandContext(ctx, "python3", "-c", coffeeScript)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, &errs
 	began := time.Now()

@@ -39,7 +39,7 @@ func policyEnforced() suite.Scenario {
 		Accept: []verdict.Class{verdict.Dropped},
 		Witnesses: []suite.Witness{
 			{Name: suite.RangeLog},
-			{Name: suite.Flows, Flow: &suite.Flow{To: func(s probe.Site) []string { return destinations(s) }}},
+			{Name: suite.Flows, Flow: &suite.Flow{To: destinations}},
 		},
 		Attempts: 2,
 		Listener: true,

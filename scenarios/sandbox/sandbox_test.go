@@ -300,7 +300,7 @@ func TestTheTotalsAreComparedOutsideOfTheSandbox(t *testing.T) {
 // what it wrote, wrong as it is, and says nothing about it.
 func TestTheProbeReturnsWhatTheProgramWrote(t *testing.T) {
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\necho coffee 1.00\necho oops >&2\n"), 0o700)) //nolint:gosec // it has to run
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\necho coffee 1.00\necho oops >&2\n"), 0o700))
 	t.Setenv("PATH", bin)
 	steps := runCoffee(t.Context(), &probe.Env{Nonce: nonce})
 	require.Len(t, steps, 2)

@@ -26,8 +26,7 @@ func OverAPI(config *rest.Config, client kubernetes.Interface) Exec {
 			return 0, err
 		}
 		err = x.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr})
-		var exit utilexec.CodeExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[utilexec.CodeExitError](err); ok {
 			return exit.Code, nil
 		}
 		return 0, err

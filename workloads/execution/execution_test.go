@@ -236,8 +236,7 @@ func left(t *testing.T, c *kubefake.Clientset) []string {
 
 func TestAPodWhoseCreationGotNoAnswerIsRemoved(t *testing.T) {
 	c := cluster(t)
-	var s *Service
-	s = newService(t, c, exec(0, "", "", nil), notes())
+	s := newService(t, c, exec(0, "", "", nil), notes())
 	c.PrependReactor("create", "pods", func(a ktesting.Action) (bool, runtime.Object, error) {
 		p := a.(ktesting.CreateAction).GetObject() //nolint:forcetypeassert // it is a create
 		assert.NoError(t, c.Tracker().Add(p))

@@ -53,7 +53,7 @@ func TestACallOfWhoHungUpCountsAllTheSame(t *testing.T) {
 	_, _, err = g.run(t.Context(), &mcp.CallToolRequest{}, in)
 	require.ErrorIs(t, err, errTooMuch)
 	assert.ErrorContains(t, err, "try again later")
-	assert.EqualValues(t, userBytes-in.size()+1, g.calls.total, "what is refused takes nothing")
+	assert.Equal(t, userBytes-in.size()+1, g.calls.total, "what is refused takes nothing")
 }
 
 func TestNobodyHasLessThanNoSession(t *testing.T) {

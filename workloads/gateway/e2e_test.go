@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -38,7 +39,7 @@ import (
 )
 
 var goCache = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "env", "GOCACHE").Output() //nolint:noctx // ends by itself
+	out, err := exec.Command("go", "env", "GOCACHE").Output()
 	return strings.TrimSpace(string(out)), err
 })
 
@@ -169,9 +170,7 @@ type bearer struct {
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	for name, values := range b.extra {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, b.extra)
 	if b.token != "" {
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
@@ -212,7 +211,8 @@ func call(ctx context.Context, session *mcp.ClientSession, in gateway.Input) (wi
 	if err != nil {
 		return res, err
 	}
-	return res, json.Unmarshal(text, &res)
+	err = json.Unmarshal(text, &res)
+	return res, err
 }
 
 func (s *system) run(session *mcp.ClientSession, code string) wire.Result {
@@ -743,7 +743,7 @@ func TestASessionOverStandardStreams(t *testing.T) {
 	require.NoError(t, err)
 	res, err := call(t.Context(), session, gateway.Input{Code: "x"})
 	require.NoError(t, err)
-	assert.Equal(t, s.cluster.Pods(), []string{res.Stdout})
+	assert.Equal(t, []string{res.Stdout}, s.cluster.Pods())
 	require.NoError(t, session.Close())
 	wg.Wait()
 	s.empty()

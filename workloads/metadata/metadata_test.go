@@ -290,12 +290,12 @@ func TestTheGatewaysSideWorksOverHTTP(t *testing.T) {
 	assert.False(t, active)
 	require.NoError(t, c.End(t.Context(), "one"), "it has ended")
 
-	res, err := http.Post(front.URL+RunsPath, "application/json", strings.NewReader(`{"id":"x","admin":true}`)) //nolint:noctx // a test
+	res, err := http.Post(front.URL+RunsPath, "application/json", strings.NewReader(`{"id":"x","admin":true}`))
 	require.NoError(t, err)
 	defer res.Body.Close()
 	assert.Equal(t, http.StatusBadRequest, res.StatusCode)
 	// A token in a URL is no question.
-	res, err = http.Post(front.URL+IntrospectPath+"?token=x", "application/x-www-form-urlencoded", nil) //nolint:noctx // a test
+	res, err = http.Post(front.URL+IntrospectPath+"?token=x", "application/x-www-form-urlencoded", nil)
 	require.NoError(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)

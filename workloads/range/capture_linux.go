@@ -453,7 +453,7 @@ func (c *capture) formerSysctls() (map[string]string, error) {
 	}
 	if err := json.Unmarshal(b, &former); err != nil {
 		// Torn by a kill; the values below are then the ones to keep.
-		return map[string]string{}, nil
+		return map[string]string{}, nil //nolint:nilerr // see above
 	}
 	return former, nil
 }

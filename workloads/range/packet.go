@@ -164,5 +164,5 @@ func checksum(b []byte) uint16 {
 	for sum>>16 != 0 {
 		sum = sum&0xffff + sum>>16
 	}
-	return ^uint16(sum) //nolint:gosec // folded to 16 bits
+	return ^uint16(sum)
 }

@@ -379,7 +379,7 @@ func lockPID(path string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		var note pidNote
-		b, _ := io.ReadAll(io.LimitReader(f, 4096)) //nolint:errcheck // only for the message
+		b, _ := io.ReadAll(io.LimitReader(f, 4096))
 		_ = json.Unmarshal(b, &note)
 		return nil, errors.Join(fmt.Errorf("locking the pid file %s: another range runs, as process %d (`stockade down` stops it): %w", path, note.PID, err), f.Close())
 	}

@@ -58,7 +58,7 @@ func Spawn(ctx context.Context, sc SpawnConfig) (Ready, error) {
 		return Ready{}, fmt.Errorf("starting the range: %w", err)
 	}
 	defer r.Close()                                 //nolint:errcheck // read-only
-	cmd := exec.Command(sc.Argv[0], sc.Argv[1:]...) //nolint:gosec,noctx // it must outlive ctx; the caller names its own binary
+	cmd := exec.Command(sc.Argv[0], sc.Argv[1:]...) //nolint:noctx // it must outlive ctx
 	cmd.Env, cmd.Stdout, cmd.Stderr = sc.Env, w, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = startIn(sc.NetNS, cmd)
@@ -119,7 +119,7 @@ func startIn(path string, cmd *exec.Cmd) error {
 
 // tail returns the end of what a process wrote, for an error message.
 func tail(path string, from int64) string {
-	f, err := os.Open(path) //nolint:gosec // our own file
+	f, err := os.Open(path)
 	if err != nil {
 		return err.Error()
 	}

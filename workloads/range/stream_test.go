@@ -41,7 +41,7 @@ func dial(t testing.TB, s *services, dst string) net.Conn {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close() //nolint:errcheck // test
+	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	server, err := l.Accept()
@@ -213,7 +213,7 @@ func TestDNSOverTCPTLSAndHTTPSIsLoggedByName(t *testing.T) {
 	require.Len(t, a.Answer, 1)
 	assert.Contains(t, a.Answer[0].String(), world.Marker+" "+testNonce)
 
-	tc := tls.Client(dial(t, s, "1.1.1.1:853"), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // test
+	tc := tls.Client(dial(t, s, "1.1.1.1:853"), &tls.Config{InsecureSkipVerify: true})
 	conn = &dns.Conn{Conn: tc}
 	require.NoError(t, conn.WriteMsg(q))
 	_, err = conn.ReadMsg()

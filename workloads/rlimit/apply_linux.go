@@ -54,7 +54,7 @@ func Exec(l Limits, argv []string, env []string) error {
 		}
 	}
 	// The address space is that of the new program from here on.
-	if err := syscall.Exec(program, argv, env); err != nil { //nolint:gosec // to run it is the purpose
+	if err := syscall.Exec(program, argv, env); err != nil {
 		return &os.PathError{Op: "starting", Path: program, Err: err}
 	}
 	return nil

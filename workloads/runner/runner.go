@@ -80,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, q wire.Request) (wire.Result, error) {
 	if err != nil {
 		return wire.Result{}, fmt.Errorf("running a program: %w", err)
 	}
-	defer os.RemoveAll(work)
+	defer os.RemoveAll(work) //nolint:errcheck // the scratch goes with the sandbox
 
 	res := wire.Result{Run: q.Run, ExitCode: -1}
 	program := filepath.Join(work, "program")

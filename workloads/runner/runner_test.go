@@ -26,7 +26,7 @@ import (
 // cache is the developer's build cache: with one of their own, tests would
 // compile the standard library first.
 var cache = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "env", "GOCACHE").Output() //nolint:noctx // ends by itself
+	out, err := exec.Command("go", "env", "GOCACHE").Output()
 	return strings.TrimSpace(string(out)), err
 })
 

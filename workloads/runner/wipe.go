@@ -21,7 +21,7 @@ func wipe(app string) error {
 	if err != nil {
 		return fmt.Errorf("wiping: %w", err)
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // nothing is written through a folder
 	names, err := list(root)
 	if err != nil {
 		return fmt.Errorf("wiping: %w", err)
@@ -49,7 +49,7 @@ func list(root *os.Root) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
+	defer dir.Close() //nolint:errcheck // it was only read
 	return dir.Readdirnames(-1)
 }
 
@@ -77,7 +77,7 @@ func unlock(root *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
+	defer sub.Close() //nolint:errcheck // nothing is written through a folder
 	names, err := list(sub)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func write(app string, files []wire.File) error {
 	if err != nil {
 		return fmt.Errorf("writing the program: %w", err)
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // nothing is written through a folder
 	for _, f := range files {
 		if dir := parent(f.Path); dir != "" {
 			if err := root.MkdirAll(dir, 0o755); err != nil {

@@ -112,7 +112,7 @@ func (p *Provider) DiffConfig(context.Context, *pulumirpc.DiffRequest) (*pulumir
 
 // Configure chooses the command.
 func (p *Provider) Configure(_ context.Context, r *pulumirpc.ConfigureRequest) (*pulumirpc.ConfigureResponse, error) {
-	p.cli = p.o.CLI(r.GetVariables()["stockade:config:cli"])
+	p.cli = p.o.CLI(r.GetVariables()["stockade:config:cli"]) //nolint:staticcheck // the engine sends it all the same
 	return &pulumirpc.ConfigureResponse{AcceptSecrets: true, SupportsPreview: true}, nil
 }
 
@@ -409,7 +409,7 @@ func (o *operation) left() ([]string, error) {
 	data, err := o.run(o.ctx, "status", "--json")
 	var failed *ExitError
 	// Not all of it is up: that is known.
-	if err != nil && !(errors.As(err, &failed) && failed.Code == exitIncomplete) {
+	if err != nil && (!errors.As(err, &failed) || failed.Code != exitIncomplete) {
 		return nil, err
 	}
 	return decodeLeft(data)

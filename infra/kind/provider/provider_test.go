@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -247,9 +248,7 @@ func TestWhatMakesAnotherClusterReplacesTheResourceAndTheOldOneGoesFirst(t *test
 	good := map[string]any{"home": "/h", "uid": "u", "healthy": true, "kubeconfig": "k"}
 	set := func(m map[string]any, key string, v any) map[string]any {
 		out := map[string]any{}
-		for k, v := range m {
-			out[k] = v
-		}
+		maps.Copy(out, m)
 		out[key] = v
 		return out
 	}
@@ -485,8 +484,9 @@ func TestACancelledCreateWaitsForTheCleanUpAndIsRecorded(t *testing.T) {
 	s := &fake.Stockade{Block: true, Started: make(chan struct{})}
 	p, _ := with(t, s, nil)
 	done := make(chan error, 1)
+	home := props(t, map[string]any{"home": "/h"})
 	go func() {
-		_, err := p.Create(context.Background(), &pulumirpc.CreateRequest{Urn: urn, Properties: props(t, map[string]any{"home": "/h"})})
+		_, err := p.Create(context.Background(), &pulumirpc.CreateRequest{Urn: urn, Properties: home})
 		done <- err
 	}()
 	<-s.Started
@@ -554,7 +554,7 @@ func TestTheProjectsOwnConfigurationIsNoneOfTheProviders(t *testing.T) {
 	d, err := p.DiffConfig(t.Context(), &pulumirpc.DiffRequest{Olds: props(t, nil), News: news})
 	require.NoError(t, err)
 	assert.Equal(t, pulumirpc.DiffResponse_DIFF_NONE, d.GetChanges())
-	a, err := p.Configure(t.Context(), &pulumirpc.ConfigureRequest{Variables: map[string]string{
+	a, err := p.Configure(t.Context(), &pulumirpc.ConfigureRequest{Variables: map[string]string{ //nolint:staticcheck // it is what is read
 		"stockade:config:cli": "/bin/stockade", "stockade:config:region": "europe-west4",
 	}})
 	require.NoError(t, err)

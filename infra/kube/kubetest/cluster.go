@@ -130,7 +130,7 @@ func Start(ctx context.Context, dir string, tools map[string]string) (_ *Cluster
 			}
 		}
 	}
-	return c, c.await("the controllers", c.settled)
+	return c, c.await("the controllers", c.settled) //nolint:gocritic // c is a pointer
 }
 
 // Stop ends the cluster and waits for that. Its files stay.
@@ -237,7 +237,7 @@ func freePorts(ctx context.Context, n int) (out []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("looking for a free port: %w", err)
 		}
-		defer l.Close() //nolint:errcheck // nothing was written
+		defer l.Close() //nolint:errcheck,gocritic // nothing was written; all are held until there are enough
 		out = append(out, l.Addr().String())
 	}
 	return out, nil

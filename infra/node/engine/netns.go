@@ -140,7 +140,7 @@ func (e *Engine) setns() error {
 	if err != nil {
 		return fmt.Errorf("opening the network namespace %s: %w", e.opts.Name, err)
 	}
-	defer unix.Close(fd)
+	defer unix.Close(fd) //nolint:errcheck // it was only to enter by
 	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("entering the network namespace %s: %w", e.opts.Name, err)
 	}

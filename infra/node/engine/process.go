@@ -87,7 +87,7 @@ func readRecord(path string) (record, error) {
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {
 		// Half a file is what a crash leaves; nobody can be told by it.
-		return record{}, nil
+		return record{}, nil //nolint:nilerr // see above
 	}
 	return r, nil
 }

@@ -136,9 +136,9 @@ func (e *Engine) launch(name string, where func(func() error) error, program str
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the daemon has its own
 	// Not CommandContext: the daemon stays when the context ends.
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, args...) //nolint:noctx // see above
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
 	cmd.Env = daemonEnv(os.Environ())

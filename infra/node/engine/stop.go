@@ -194,8 +194,7 @@ func forbidRestart(path string) error {
 	}
 	var config map[string]json.RawMessage
 	if err := json.Unmarshal(data, &config); err != nil {
-		// dockerd skips a container that it cannot read.
-		return nil
+		return nil //nolint:nilerr // dockerd skips a container that it cannot read
 	}
 	config["RestartPolicy"] = json.RawMessage(`{"Name":"no","MaximumRetryCount":0}`)
 	if data, err = json.Marshal(config); err != nil {

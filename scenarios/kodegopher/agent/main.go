@@ -214,7 +214,7 @@ func head(path string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	b, _ := io.ReadAll(io.LimitReader(f, maxSearch))
 	return string(b)
 }
@@ -222,7 +222,7 @@ func head(path string) string {
 // mounts are the folders that were mounted into this sandbox.
 func mounts() []string {
 	var all []string
-	for _, line := range strings.Split(head("/proc/self/mounts"), "\n") {
+	for line := range strings.SplitSeq(head("/proc/self/mounts"), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) < 2 {
 			continue
@@ -301,18 +301,19 @@ func ask(o order) outcome {
 	if err != nil {
 		return from(err)
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // the answer was read, or there is none
 	_ = c.SetDeadline(time.Now().Add(talkTime))
 	method := o.Method
 	if method == "" {
 		method = "GET"
 	}
-	request := method + " " + o.Path + " HTTP/1.0\r\nHost: " + os.ExpandEnv(o.Address) + "\r\n"
+	var request strings.Builder
+	request.WriteString(method + " " + o.Path + " HTTP/1.0\r\nHost: " + os.ExpandEnv(o.Address) + "\r\n")
 	for _, line := range o.Header {
-		request += line + "\r\n"
+		request.WriteString(line + "\r\n")
 	}
-	request += "Content-Length: " + strconv.Itoa(len(o.Text)) + "\r\n\r\n" + o.Text
-	if _, err := io.WriteString(c, request); err != nil {
+	request.WriteString("Content-Length: " + strconv.Itoa(len(o.Text)) + "\r\n\r\n" + o.Text)
+	if _, err := io.WriteString(c, request.String()); err != nil {
 		return from(err)
 	}
 	answer, err := io.ReadAll(io.LimitReader(c, maxSearch))
@@ -357,7 +358,7 @@ func linger() {
 	if err != nil {
 		return
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // what was written is there; there is no buffer
 	o.Text = ""
 	tick := time.NewTicker(lingerGap)
 	defer tick.Stop()

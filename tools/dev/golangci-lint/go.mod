@@ -1,4 +1,4 @@
-// golangci-lint, which `make lint` builds. Not part of a cluster, unlike its neighbours.
+// golangci-lint, which `make golangci` builds. Not part of a cluster, unlike its neighbours.
 module github.com/stockade-dev/stockade/tools/dev/golangci-lint
 
 go 1.26.0

@@ -42,9 +42,8 @@ func (f *fair) Accept() (net.Conn, error) {
 func (f *fair) add(c *counted) (oldest *counted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := append(f.open[c.host], c)
-	f.open[c.host] = all
-	if len(all) > f.most {
+	f.open[c.host] = append(f.open[c.host], c)
+	if all := f.open[c.host]; len(all) > f.most {
 		return all[0]
 	}
 	return nil

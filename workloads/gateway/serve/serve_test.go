@@ -33,7 +33,7 @@ func TestServersStopTogether(t *testing.T) {
 }
 
 func TestAnAddressHasSoManyConnectionsAndTheNewestOfThem(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is there at once
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	l := &fair{Listener: inner, most: 2, open: map[string][]*counted{}}
 	srv := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}

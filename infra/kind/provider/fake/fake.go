@@ -119,7 +119,7 @@ func (s *Stockade) cluster() map[string]any {
 	if images == nil {
 		images = map[string]string{"stockade.local/probe:dev": "stockade.local/probe@sha256:0123"}
 	}
-	return map[string]any{
+	return map[string]any{ //nolint:gosec // made up
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
 		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
 		"images":     images,

@@ -176,7 +176,7 @@ func inspect(h handle, all map[NS]handle) (Namespace, error) {
 	if err != nil {
 		return n, fmt.Errorf("opening netlink: %w", err)
 	}
-	defer nl.Close()
+	defer nl.Close() //nolint:errcheck // it was only asked
 
 	// Namespaces know each other by small numbers which differ in each.
 	byID := map[int]NS{}

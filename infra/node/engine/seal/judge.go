@@ -59,21 +59,22 @@ type Route struct {
 type Code string
 
 const (
-	// Absent: the namespace that should be sealed does not exist.
+	// Absent says that the namespace that should be sealed does not exist.
 	Absent Code = "absent"
-	// IsHost: the sealed namespace is the machine's own.
+	// IsHost says that the sealed namespace is the machine's own.
 	IsHost Code = "is-host"
-	// Hardware: a physical device, or a kind of link whose far end cannot be
-	// told, is within reach.
+	// Hardware says that a physical device, or a kind of link whose far end
+	// cannot be told, is within reach.
 	Hardware Code = "hardware"
-	// ToHost: a link leads into the machine's own namespace.
+	// ToHost says that a link leads into the machine's own namespace.
 	ToHost Code = "to-host"
-	// ToUnknown: a link leads into a namespace that could not be identified.
+	// ToUnknown says that a link leads into a namespace that could not be
+	// identified.
 	ToUnknown Code = "to-unknown"
-	// DefaultRoute: the sealed namespace has a route to everywhere that is not
-	// delivered locally.
+	// DefaultRoute says that the sealed namespace has a route to everywhere that
+	// is not delivered locally.
 	DefaultRoute Code = "default-route"
-	// Gateway: the sealed namespace has a route through a gateway.
+	// Gateway says that the sealed namespace has a route through a gateway.
 	Gateway Code = "gateway"
 )
 
