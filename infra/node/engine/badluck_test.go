@@ -7,6 +7,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -112,7 +113,8 @@ func TestADaemonsConfigurationSaysWhichEngineItServes(t *testing.T) {
 }
 
 func TestTheEngineOfAnotherHomeInTheNamespaceIsSeen(t *testing.T) {
-	// A shell that calls itself dockerd, in the namespace where this test is.
+	// A shell that calls itself dockerd. Its own namespace is what counts: this
+	// process's threads may be in several, by other tests.
 	other := filepath.Join(t.TempDir(), "engine")
 	require.NoError(t, os.Mkdir(other, 0o755))
 	cmd := exec.Command("sh")
@@ -131,7 +133,8 @@ func TestTheEngineOfAnotherHomeInTheNamespaceIsSeen(t *testing.T) {
 	all, err := processes()
 	require.NoError(t, err)
 
-	e, err := New(Options{Home: t.TempDir(), Name: "../../proc/self/ns/net"})
+	here := fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)
+	e, err := New(Options{Home: t.TempDir(), Name: "../.." + here})
 	require.NoError(t, err)
 	home, err := e.other()
 	require.NoError(t, err)
@@ -140,7 +143,6 @@ func TestTheEngineOfAnotherHomeInTheNamespaceIsSeen(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, s.Exists, "nobody is told that something of ours is left")
 
-	const here = "/proc/self/ns/net"
 	assert.Equal(t, other, engineIn(all, here, filepath.Join(t.TempDir(), "engine")))
 	assert.Empty(t, engineIn(all, here, other), "our own")
 	again := filepath.Join(t.TempDir(), "engine")
