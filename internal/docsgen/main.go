@@ -71,16 +71,18 @@ func generate() (map[string]string, error) {
 		return nil, err
 	}
 	scenarioPages(files, mutants)
-	if files["claims.md"], err = claimsPage(); err != nil {
+	reports, err := readEvidence()
+	if err != nil {
 		return nil, err
 	}
+	files["claims.md"] = claimsPage(reports)
 	commandPages(files)
 	schema, err := schema()
 	if err != nil {
 		return nil, err
 	}
 	files["report.schema.json"] = schema
-	if files["../"+readmeFile], err = readme(); err != nil {
+	if files["../"+readmeFile], err = readme(reports); err != nil {
 		return nil, err
 	}
 	return files, nil

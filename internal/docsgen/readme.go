@@ -31,14 +31,10 @@ var shown = []string{
 }
 
 // readme returns the README with the recorded run of the default profile in it.
-func readme() (string, error) {
+func readme(reports []recorded) (string, error) {
 	text, err := os.ReadFile(readmeFile)
 	if err != nil {
 		return "", fmt.Errorf("reading the README: %w", err)
-	}
-	reports, err := readEvidence()
-	if err != nil {
-		return "", err
 	}
 	i := slices.IndexFunc(reports, func(r recorded) bool { return r.name == suite.DefaultProfile })
 	if i < 0 {
