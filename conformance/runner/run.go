@@ -189,16 +189,21 @@ func (r *execution) attack(ctx context.Context) error {
 // is. After the first that may kill it come those that have no use for it: it
 // comes back meanwhile.
 func oneByOne(alone, fatal []*trial) []*trial {
-	outside := func(c *trial) bool { return !inside(c.s) }
-	within := slices.DeleteFunc(slices.Clone(alone), outside)
-	alone = slices.DeleteFunc(slices.Clone(alone), func(c *trial) bool { return !outside(c) })
+	var within, outside []*trial
+	for _, c := range alone {
+		if inside(c.s) {
+			within = append(within, c)
+		} else {
+			outside = append(outside, c)
+		}
+	}
 	n := min(1, len(fatal))
-	return slices.Concat(within, fatal[:n], alone, fatal[n:])
+	return slices.Concat(within, fatal[:n], outside, fatal[n:])
 }
 
 // dropEnforcement leaves out the enforcement scenario that nobody selected where
-// none of those for whom it was added applies. It answers nothing that was asked, and its Held would make a
-// run conformant in which nothing else was attacked.
+// none of those for whom it was added applies. It answers nothing that was asked,
+// and its Held would make a run conformant in which nothing else was attacked.
 func (r *execution) dropEnforcement() {
 	rests := func(c *trial) bool { return c.s.ID != r.o.Enforcement.ID && c.fixed == nil && networked(c.s) }
 	if !r.o.enforcementAdded || slices.ContainsFunc(r.cases, rests) {
@@ -207,9 +212,9 @@ func (r *execution) dropEnforcement() {
 	r.cases = slices.DeleteFunc(r.cases, func(c *trial) bool { return c.s.ID == r.o.Enforcement.ID })
 }
 
-// doubtUnenforced doubts every network verdict of the run where it was not shown that the
-// target's policies are enforced. The others are attacked all the same, because
-// a breach stays one. It is asked again after every round, since the
+// doubtUnenforced doubts every network verdict of the run where it was not shown
+// that the target's policies are enforced. The others are attacked all the same,
+// because a breach stays one. It is asked again after every round, since the
 // enforcement scenario may have been tried again.
 func (r *execution) doubtUnenforced() {
 	if r.o.Enforcement == nil {

@@ -161,7 +161,8 @@ func readCPU(r suite.Reading) verdict.Statement {
 	}
 	limit := cpuLimit(r.Site)
 	used := (after - before) / 1e9 // seconds of CPU
-	// At least a third of what the limit allows for the spinning must show, or these are not this Pod's numbers.
+	// At least a third of what the limit allows for the spinning must show, or
+	// these are not this Pod's numbers.
 	s.Live = used >= limit*spinFor.Seconds()/3
 	s.Breach = used > limit*outsideSlack*r.Elapsed.Seconds()
 	s.Detail = fmt.Sprintf("%.2f s of CPU in %.2f s, at a limit of %.2f cores", used, r.Elapsed.Seconds(), limit)

@@ -107,10 +107,10 @@ func (e *Engine) CloseGate(ctx context.Context) error {
 }
 
 // ServeGate is the gate, until ctx ends, or until nobody is told of it any more:
-// a gate whose record was lost could be closed by nobody. target returns host and port inside
-// the seal; it is asked anew for every connection, because a cluster that was
-// made again has another address. A target that cannot be reached ends that
-// connection alone.
+// a gate whose record was lost could be closed by nobody. target returns host and
+// port inside the seal; it is asked anew for every connection, because a cluster
+// that was made again has another address. A target that cannot be reached ends
+// that connection alone.
 func (e *Engine) ServeGate(ctx context.Context, target func() (string, error)) error {
 	listener, err := e.gateListener(ctx)
 	if err != nil {
