@@ -103,12 +103,18 @@ func TestAFinishedLedgerIsRemovedAndAnUnfinishedStays(t *testing.T) {
 	assert.FileExists(t, filepath.Join(dir, "run2.ndjson"))
 }
 
+// died leaves what a run does that was killed while it made an object.
+func died(t *testing.T, dir, run, cluster string, making Ref) {
+	t.Helper()
+	l, err := OpenLedger(dir, run, cluster)
+	require.NoError(t, err)
+	require.NoError(t, l.Creating(making))
+	require.NoError(t, l.Close()) // the kernel lets go of a killed run's lock likewise
+}
+
 func TestCleanupRemovesWhatDeadRunsLeft(t *testing.T) {
 	dir, g := t.TempDir(), newGround()
-	l, err := OpenLedger(dir, "dead", g.cluster)
-	require.NoError(t, err)
-	require.NoError(t, l.Creating(one))
-	require.NoError(t, l.Close()) // the kernel lets go of a killed run's lock likewise
+	died(t, dir, "dead", g.cluster, one)
 	g.objects[one] = "dead"
 	g.objects[two] = "forgotten" // no ledger at all
 	var said bytes.Buffer
@@ -162,25 +168,16 @@ func TestCleanupLeavesARunAloneThatBeginsMeanwhile(t *testing.T) {
 
 func TestCleanupDoesNotTouchWhatIsNotItsOwn(t *testing.T) {
 	dir, g := t.TempDir(), newGround()
-	l, err := OpenLedger(dir, "dead", g.cluster)
-	require.NoError(t, err)
-	require.NoError(t, l.Creating(one))
-	require.NoError(t, l.Close())
-	other, err := OpenLedger(dir, "elsewhere", "another-cluster")
-	require.NoError(t, err)
-	require.NoError(t, other.Creating(two))
-	require.NoError(t, other.Close())
-	_, err = Cleanup(t.Context(), dir, g, nil)
+	died(t, dir, "dead", g.cluster, one)
+	died(t, dir, "elsewhere", "another-cluster", two)
+	_, err := Cleanup(t.Context(), dir, g, nil)
 	require.NoError(t, err)
 	assert.FileExists(t, filepath.Join(dir, "elsewhere.ndjson"))
 }
 
 func TestTheLedgersOfAClusterThatIsGoneGoToo(t *testing.T) {
 	dir, g := t.TempDir(), newGround()
-	dead, err := OpenLedger(dir, "dead", g.cluster)
-	require.NoError(t, err)
-	require.NoError(t, dead.Creating(one))
-	require.NoError(t, dead.Close())
+	died(t, dir, "dead", g.cluster, one)
 	alive, err := OpenLedger(dir, "alive", g.cluster)
 	require.NoError(t, err)
 	require.NoError(t, Forget(dir))
@@ -192,10 +189,7 @@ func TestTheLedgersOfAClusterThatIsGoneGoToo(t *testing.T) {
 
 func TestADamagedLedgerIsResidueOnceAndKept(t *testing.T) {
 	dir, g := t.TempDir(), newGround()
-	l, err := OpenLedger(dir, "dead", g.cluster)
-	require.NoError(t, err)
-	require.NoError(t, l.Creating(one))
-	require.NoError(t, l.Close())
+	died(t, dir, "dead", g.cluster, one)
 	path := filepath.Join(dir, "dead.ndjson")
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
 	require.NoError(t, err)
