@@ -82,6 +82,8 @@ const (
 	dropInPath = "/etc/systemd/system/kubelet.service.d/20-stockade.conf"
 	auditPath  = "/etc/kubernetes/stockade/audit.yaml"
 	resolvPath = "/etc/kubernetes/stockade/resolv.conf"
+	// dnsPath is in a folder of its own, which kubeadm reads by its files' names.
+	dnsPath = "/etc/kubernetes/stockade/patches/corednsdeployment.yaml"
 	// offPath configures gVisor for the runtime handler without a network.
 	offPath = "/etc/containerd/runsc-no-network.toml"
 	// AuditLog is the API server's audit log in the control-plane node.
@@ -95,6 +97,7 @@ func NodeFiles(f HostFacts) Files {
 		auditPath:  auditPolicy,
 		resolvPath: "nameserver " + ResolverAddress + "\n",
 		offPath:    offConfig(f),
+		dnsPath:    dnsPatch,
 	}
 }
 
@@ -140,6 +143,17 @@ func kubeletDropIn(f HostFacts) string {
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
+
+// dnsPatch has the cluster's DNS asked every second whether it is ready. kubeadm
+// asks every ten, and the first time it is a moment too early.
+const dnsPatch = `# Written by Stockade.
+spec:
+  template:
+    spec:
+      containers:
+      - name: coredns
+        readinessProbe: {periodSeconds: 1}
+`
 
 // auditPolicy keeps who did what, without bodies: they may hold secrets. Reads
 // by the cluster's own components would drown everything else.
@@ -248,7 +262,8 @@ func Config(f HostFacts, name, image, repository, filesDir string) *v1alpha4.Clu
 				Role: v1alpha4.ControlPlaneRole, Image: image, ExtraMounts: mounts,
 				// With a worker present kubeadm would keep Pods off this node,
 				// which is the system pool too.
-				KubeadmConfigPatches: []string{"kind: InitConfiguration\nnodeRegistration:\n  taints: []\n"},
+				KubeadmConfigPatches: []string{fmt.Sprintf(
+					"kind: InitConfiguration\nnodeRegistration:\n  taints: []\npatches: {directory: %s}\n", filepath.Dir(dnsPath))},
 			},
 			{
 				Role: v1alpha4.WorkerRole, Image: image, ExtraMounts: mounts,

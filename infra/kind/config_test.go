@@ -3,6 +3,7 @@
 package kind
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -99,6 +100,19 @@ func TestEveryNodeFileIsMountedIntoEveryNode(t *testing.T) {
 			hostPaths[mounted[path]] = true
 		}
 	}
+}
+
+func TestKubeadmFindsThePatchOfDNSByItsName(t *testing.T) {
+	c := Config(laptop, "stockade", "image", "repo", "/files")
+	var found bool
+	for path := range NodeFiles(laptop) {
+		if strings.Contains(c.Nodes[0].KubeadmConfigPatches[0], "patches: {directory: "+filepath.Dir(path)+"}") {
+			// It refuses a folder that holds anything else.
+			assert.Equal(t, "corednsdeployment.yaml", filepath.Base(path))
+			found = true
+		}
+	}
+	assert.True(t, found)
 }
 
 func TestAKernelWithoutIPv6GetsAnIPv4Cluster(t *testing.T) {

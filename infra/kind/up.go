@@ -20,10 +20,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 	kindexec "sigs.k8s.io/kind/pkg/exec"
 
 	"github.com/stockade-dev/stockade/infra/atomicfile"
@@ -158,9 +162,9 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 	if err := writeFiles(filesDir, NodeFiles(host)); err != nil {
 		return err
 	}
-	provider, err := o.create(config, rep)
+	provider, err := o.create(ctx, config, system, rep)
 	if err == nil {
-		err = o.furnish(ctx, provider, images, system, inputs, rep)
+		err = o.furnish(ctx, provider, images, inputs, rep)
 	}
 	if err != nil {
 		// Whoever comes next must not take half a cluster for a whole one. kind
@@ -228,12 +232,25 @@ func baseNames(paths []string) []string {
 	return names
 }
 
-// create runs kind. kind takes no context; its own waits are bounded.
-func (o Options) create(config *clusterConfig, rep *progress.Reporter) (_ *cluster.Provider, err error) {
-	done := rep.Step("creating two nodes and the control plane")
-	defer func() { done("", err) }()
+// create runs kind and, as soon as there is an API server, installs what makes
+// Pods run. Cilium compiles its datapath on every node for as long as kubeadm takes,
+// and kubeadm mostly waits: one after the other would cost a quarter of a minute.
+func (o Options) create(ctx context.Context, config *clusterConfig, system []*unstructured.Unstructured,
+	rep *progress.Reporter,
+) (*cluster.Provider, error) {
 	log := &kindLog{}
 	provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(log))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return o.runKind(provider, log, config, rep) })
+	g.Go(func() error { return o.install(ctx, provider, system, rep) })
+	return provider, g.Wait()
+}
+
+// runKind makes nodes and control plane. kind takes no context; its own waits are
+// bounded.
+func (o Options) runKind(provider *cluster.Provider, log *kindLog, config *clusterConfig, rep *progress.Reporter) (err error) {
+	done := rep.Step("creating two nodes and the control plane")
+	defer func() { done("", err) }()
 	err = provider.Create(o.Name,
 		cluster.CreateWithV1Alpha4Config(config),
 		cluster.CreateWithKubeconfigPath(o.KubeconfigPath()),
@@ -244,37 +261,85 @@ func (o Options) create(config *clusterConfig, rep *progress.Reporter) (_ *clust
 		if run := kindexec.RunErrorForError(err); run != nil {
 			words = lastLines(string(run.Output), 25)
 		}
-		return nil, fmt.Errorf("creating the cluster: %w\n%s", err, words)
+		return fmt.Errorf("creating the cluster: %w\n%s", err, words)
 	}
-	return provider, nil
+	return nil
+}
+
+// install installs Cilium and the runtime class, once the administrator may do so.
+func (o Options) install(ctx context.Context, provider *cluster.Provider, system []*unstructured.Unstructured,
+	rep *progress.Reporter,
+) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.Timeouts.Network)
+	defer cancel()
+	var client *kube.Client
+	var apiHost string
+	for {
+		if client, apiHost, err = o.administrator(ctx, provider); err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the API server: %w (%w)", context.Cause(ctx), err)
+		case <-time.After(time.Second): // a question is a handful of docker's processes
+		}
+	}
+	done := rep.Step("installing Cilium and the gVisor runtime class")
+	defer func() { done("", err) }()
+	if err := client.Apply(ctx, withAPIHost(system, apiHost)); err != nil {
+		return fmt.Errorf("installing the network: %w", err)
+	}
+	return nil
+}
+
+// administrator returns a client that may do everything, and the control plane's
+// address. Before kubeadm is so far there is an error.
+func (o Options) administrator(ctx context.Context, provider *cluster.Provider) (*kube.Client, string, error) {
+	config, apiHost, err := o.adminConfig(provider)
+	if err != nil {
+		return nil, "", err
+	}
+	connection, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	client, err := kube.NewForConfig(connection)
+	if err != nil {
+		return nil, "", err
+	}
+	// Ready says that the namespaces are there. That this user is an administrator
+	// is kubeadm's next step.
+	if _, err := client.Clientset.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+		return nil, "", err
+	}
+	review, err := client.Clientset.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},
+		}}, metav1.CreateOptions{})
+	if err == nil && !review.Status.Allowed {
+		err = errors.New("the administrator may not do everything yet")
+	}
+	return client, apiHost, err
 }
 
 // furnish turns kind's bare cluster into one that Pods can run in.
 func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images node.Images,
-	system []*unstructured.Unstructured, inputs string, rep *progress.Reporter,
+	inputs string, rep *progress.Reporter,
 ) error {
 	members, err := provider.ListInternalNodes(o.Name)
 	if err != nil {
 		return fmt.Errorf("listing the nodes: %w", err)
 	}
-	names := make([]string, 0, len(members))
-	var apiHost string
+	update := []string{"update", "--restart=no"}
 	for _, n := range members {
-		names = append(names, n.String())
-		if role, err := n.Role(); err != nil {
-			return fmt.Errorf("listing the nodes: %w", err)
-		} else if role == "control-plane" {
-			if apiHost, _, err = n.IP(); err != nil {
-				return fmt.Errorf("finding the control plane's address: %w", err)
-			}
-		}
+		update = append(update, n.String())
 	}
 	// kind lets Docker boot the nodes again after a reboot; with new addresses
 	// and without the seal's network they would only come up broken.
-	if _, err := o.Engine.Docker(ctx, append([]string{"update", "--restart=no"}, names...)...); err != nil {
+	if _, err := o.Engine.Docker(ctx, update...); err != nil {
 		return err
 	}
-	if err := o.writeKubeconfig(provider, apiHost); err != nil {
+	if err := o.writeKubeconfig(provider); err != nil {
 		return err
 	}
 	client, err := kube.New(o.KubeconfigPath())
@@ -292,7 +357,7 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 		digests, err = importImages(gctx, members, images.Archives, rep)
 		return err
 	})
-	g.Go(func() error { return startNetwork(gctx, client, system, apiHost, rep) })
+	g.Go(func() error { return waitNetwork(gctx, client, rep) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -304,16 +369,9 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	return id.write(o.identityPath())
 }
 
-// startNetwork installs Cilium and the runtime class, and waits until Pods can
-// run and resolve names.
-func startNetwork(ctx context.Context, client *kube.Client, system []*unstructured.Unstructured, apiHost string, rep *progress.Reporter) (err error) {
-	done := rep.Step("installing Cilium and the gVisor runtime class")
-	err = client.Apply(ctx, withAPIHost(system, apiHost))
-	done("", err)
-	if err != nil {
-		return fmt.Errorf("installing the network: %w", err)
-	}
-	done = rep.Step("waiting for Cilium and DNS")
+// waitNetwork waits until Pods can run and resolve names.
+func waitNetwork(ctx context.Context, client *kube.Client, rep *progress.Reporter) (err error) {
+	done := rep.Step("waiting for Cilium and DNS")
 	defer func() { done("", err) }()
 	if err = client.WaitReady(ctx, []*unstructured.Unstructured{
 		object("apps/v1", "DaemonSet", "kube-system", "cilium"),
@@ -489,24 +547,50 @@ func writeFiles(dir string, files Files) error {
 	return nil
 }
 
-// writeKubeconfig points the kubeconfig at the node itself: inside the seal it
-// can be reached, and Docker's port forwarder need not carry every request.
-func (o Options) writeKubeconfig(provider *cluster.Provider, apiHost string) error {
-	text, err := provider.KubeConfig(o.Name, true)
+// writeKubeconfig writes the administrator's kubeconfig over kind's, which leads
+// through Docker's port forwarder.
+func (o Options) writeKubeconfig(provider *cluster.Provider) error {
+	config, _, err := o.adminConfig(provider)
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	config, err := clientcmd.Load([]byte(text))
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	for _, c := range config.Clusters {
-		c.Server = "https://" + apiHost + ":6443"
+		return err
 	}
 	if err := clientcmd.WriteToFile(*config, o.KubeconfigPath()); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// adminConfig returns the administrator's kubeconfig, pointed at the control plane
+// itself, and its address: inside the seal it can be reached. Before kubeadm has
+// written it there is an error.
+func (o Options) adminConfig(provider *cluster.Provider) (*clientcmdapi.Config, string, error) {
+	members, err := provider.ListInternalNodes(o.Name)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing the nodes: %w", err)
+	}
+	controlPlanes, err := nodeutils.ControlPlaneNodes(members)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing the nodes: %w", err)
+	}
+	if len(controlPlanes) == 0 {
+		return nil, "", errors.New("listing the nodes: there is no control plane")
+	}
+	host, _, err := controlPlanes[0].IP()
+	if err != nil {
+		return nil, "", fmt.Errorf("finding the control plane's address: %w", err)
+	}
+	text, err := provider.KubeConfig(o.Name, true)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config, err := clientcmd.Load([]byte(text))
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	for _, c := range config.Clusters {
+		c.Server = "https://" + host + ":6443"
+	}
+	return config, host, nil
 }
 
 // Down removes the cluster's nodes and what Up has written about it. The engine
