@@ -10,6 +10,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/stockade-dev/stockade/infra/component"
 	"github.com/stockade-dev/stockade/infra/kind/cluster"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/sandbox"
@@ -20,7 +21,9 @@ import (
 type workload struct {
 	// name is the resource's, overlay the path of package overlays.
 	name, overlay string
-	images        map[string]string
+	// free needs no other workload; all others need the first, the controller.
+	free   bool
+	images map[string]string
 	// fill are fields that other resources know: see sandbox.OverlayArgs.
 	fill map[string]pulumi.Map
 	// change makes of the rendered objects those to deploy; nil changes nothing.
@@ -53,9 +56,8 @@ func deploy(ctx *pulumi.Context, workloads []workload, place *cluster.Cluster, o
 			return nil, fmt.Errorf("preparing %s: %w", w.name, err)
 		}
 		after := opts
-		if i > 0 {
-			// The first is the controller; the others do not need each other.
-			after = append([]pulumi.ResourceOption{pulumi.DependsOn(done[:1])}, opts...)
+		if i > 0 && !w.free {
+			after = append([]pulumi.ResourceOption{component.After(done[:1])}, opts...)
 		}
 		args := &sandbox.OverlayArgs{Objects: objects, Images: w.images, Fill: w.fill}
 		if place != nil {
@@ -114,7 +116,7 @@ func (e *environment) workloads(ctx *pulumi.Context) error {
 		Kubeconfig: config,
 		// A new endpoint is no other cluster.
 		ClusterIdentifier: pulumi.String(e.Project + "/" + e.Region + "/" + e.Name),
-	}, pulumi.DependsOn(e.all))
+	}, component.After(e.all))
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/binaryauthorization"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // ImagePolicyArgs say which images may run.
@@ -20,13 +22,14 @@ type ImagePolicyArgs struct {
 // ImagePolicy is the project's Binary Authorization policy.
 type ImagePolicy struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // NewImagePolicy declares the policy. A project has exactly one, so two
 // environments need two projects: the one that is applied last would win.
 func NewImagePolicy(ctx *pulumi.Context, name string, args ImagePolicyArgs, opts ...pulumi.ResourceOption) (*ImagePolicy, error) {
 	p := &ImagePolicy{}
-	if err := ctx.RegisterComponentResource("stockade:gke:ImagePolicy", name, p, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:ImagePolicy", name, p, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the image policy: %w", err)
 	}
 	patterns := binaryauthorization.PolicyAdmissionWhitelistPatternArray{}
@@ -43,7 +46,7 @@ func NewImagePolicy(ctx *pulumi.Context, name string, args ImagePolicyArgs, opts
 			EnforcementMode: pulumi.String("ENFORCED_BLOCK_AND_AUDIT_LOG"),
 		},
 		AdmissionWhitelistPatterns: patterns,
-	}, pulumi.Parent(p), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(p), component.After(args.After))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the Binary Authorization policy: %w", err)
 	}

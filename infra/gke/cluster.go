@@ -7,6 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/container"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // cloudPlatform leaves it to IAM what an account may do: narrower scopes are the
@@ -56,6 +58,7 @@ type ClusterArgs struct {
 // Cluster is a private GKE cluster with Dataplane V2.
 type Cluster struct {
 	pulumi.ResourceState
+	component.Children
 
 	Name pulumi.StringOutput
 	// Endpoint is the host name of the control plane. It has no other address
@@ -66,7 +69,7 @@ type Cluster struct {
 // NewCluster declares the cluster without pools that stay.
 func NewCluster(ctx *pulumi.Context, name string, args ClusterArgs, opts ...pulumi.ResourceOption) (*Cluster, error) {
 	c := &Cluster{}
-	if err := ctx.RegisterComponentResource("stockade:gke:Cluster", name, c, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Cluster", name, c, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the cluster: %w", err)
 	}
 	in := &container.ClusterArgs{
@@ -125,7 +128,7 @@ func NewCluster(ctx *pulumi.Context, name string, args ClusterArgs, opts ...pulu
 	} else {
 		standard(in, args)
 	}
-	cluster, err := container.NewCluster(ctx, name, in, pulumi.Parent(c), pulumi.DependsOn(args.After),
+	cluster, err := container.NewCluster(ctx, name, in, pulumi.Parent(c), component.After(args.After),
 		// An upgrade by the channel must not look like a change, least of all like
 		// one that replaces the cluster; nor must the pool that went away.
 		pulumi.IgnoreChanges([]string{"initialNodeCount", "minMasterVersion", "nodeConfig", "nodePools", "nodeVersion"}),

@@ -108,8 +108,8 @@ func declare(t *testing.T, program pulumi.RunFunc) []gketest.Resource {
 	return all
 }
 
-// component is one component as a test declares it, and what it must say.
-type component struct {
+// declaration is one component as a test declares it, and what it must say.
+type declaration struct {
 	program pulumi.RunFunc
 	wants   []want
 }
@@ -155,7 +155,7 @@ func firewallArgs(e Egress) FirewallArgs {
 }
 
 // components are all of them, in every shape that they have.
-var components = map[string]component{
+var components = map[string]declaration{
 	"services": {decl(NewServices, ServicesArgs{Project: project, Names: []string{"container.googleapis.com"}}), servicesWants},
 	"network":  {decl(NewNetwork, NetworkArgs{Region: "r", Nodes: "10.10.0.0/20", Pods: "10.20.0.0/16", Services: "10.30.0.0/20"}), networkWants},
 	"dns":      {decl(NewDNS, DNSArgs{Network: pulumi.String(network)}), dnsWants()},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/dns"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // RestrictedRange are the addresses of restricted.googleapis.com, which only
@@ -38,13 +40,14 @@ type DNSArgs struct {
 // DNS are private zones that lead Google's names to the restricted addresses.
 type DNS struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // NewDNS declares the zones. Without them a Google name leads to public
 // addresses, which also serve what no perimeter guards.
 func NewDNS(ctx *pulumi.Context, name string, args DNSArgs, opts ...pulumi.ResourceOption) (*DNS, error) {
 	d := &DNS{}
-	if err := ctx.RegisterComponentResource("stockade:gke:DNS", name, d, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:DNS", name, d, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the private names: %w", err)
 	}
 	for _, r := range restrictedDomains {
@@ -66,7 +69,7 @@ func (d *DNS) restrict(ctx *pulumi.Context, name, domain, carrier string, args D
 				dns.ManagedZonePrivateVisibilityConfigNetworkArgs{NetworkUrl: args.Network},
 			},
 		},
-	}, pulumi.Parent(d), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(d), component.After(args.After))
 	if err != nil {
 		return err
 	}

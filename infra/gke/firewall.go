@@ -7,6 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/compute"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // Egress says what may leave the VPC for public addresses.
@@ -36,6 +38,7 @@ type FirewallArgs struct {
 // Firewall is the VPC's own word on egress, behind the policies of the Pods.
 type Firewall struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // egressRule is one rule. A lower priority wins.
@@ -56,7 +59,7 @@ type egressRule struct {
 // sandboxes' policies must block it.
 func NewFirewall(ctx *pulumi.Context, name string, args FirewallArgs, opts ...pulumi.ResourceOption) (*Firewall, error) {
 	f := &Firewall{}
-	if err := ctx.RegisterComponentResource("stockade:gke:Firewall", name, f, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Firewall", name, f, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the firewall: %w", err)
 	}
 	public := egressRule{
@@ -102,6 +105,6 @@ func (f *Firewall) rule(ctx *pulumi.Context, name string, r egressRule, args Fir
 		}
 		in.Allows = compute.FirewallAllowArray{allow}
 	}
-	_, err := compute.NewFirewall(ctx, name+"-egress-"+r.name, in, pulumi.Parent(f), pulumi.DependsOn(args.After))
+	_, err := compute.NewFirewall(ctx, name+"-egress-"+r.name, in, pulumi.Parent(f), component.After(args.After))
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // GuardArgs say what is guarded.
@@ -29,7 +31,7 @@ type Guard struct {
 // guards nothing that is declared after it.
 func NewGuard(ctx *pulumi.Context, name string, args GuardArgs, opts ...pulumi.ResourceOption) (*Guard, error) {
 	g := &Guard{}
-	opts = append(opts, pulumi.DependsOn(args.All), pulumi.Protect(args.Protected))
+	opts = append(opts, component.After(args.All), pulumi.Protect(args.Protected))
 	if err := ctx.RegisterComponentResource("stockade:gke:Guard", name, g, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the guard: %w", err)
 	}

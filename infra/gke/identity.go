@@ -9,6 +9,8 @@ import (
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/projects"
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/serviceaccount"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // NodeRole is all that a node needs in its project: to write logs and metrics.
@@ -37,6 +39,7 @@ type NodeIdentityArgs struct {
 // NodeIdentity is what the nodes run as.
 type NodeIdentity struct {
 	pulumi.ResourceState
+	component.Children
 	Email string
 }
 
@@ -44,14 +47,14 @@ type NodeIdentity struct {
 // of Compute Engine's default one, which is an editor in many projects.
 func NewNodeIdentity(ctx *pulumi.Context, name string, args NodeIdentityArgs, opts ...pulumi.ResourceOption) (*NodeIdentity, error) {
 	n := &NodeIdentity{Email: Email(args.Account, args.Project)}
-	if err := ctx.RegisterComponentResource("stockade:gke:NodeIdentity", name, n, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:NodeIdentity", name, n, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the nodes' identity: %w", err)
 	}
 	account, err := serviceaccount.NewAccount(ctx, name, &serviceaccount.AccountArgs{
 		Project:     pulumi.String(args.Project),
 		AccountId:   pulumi.String(args.Account),
 		DisplayName: pulumi.String("Nodes of Stockade"),
-	}, pulumi.Parent(n), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(n), component.After(args.After))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the nodes' account: %w", err)
 	}
@@ -84,6 +87,7 @@ type SandboxIdentityArgs struct {
 // SandboxIdentity is what sandboxed code acts as, one token a run.
 type SandboxIdentity struct {
 	pulumi.ResourceState
+	component.Children
 	Email string
 }
 
@@ -91,14 +95,14 @@ type SandboxIdentity struct {
 // service account may act as.
 func NewSandboxIdentity(ctx *pulumi.Context, name string, args SandboxIdentityArgs, opts ...pulumi.ResourceOption) (*SandboxIdentity, error) {
 	s := &SandboxIdentity{Email: Email(args.Account, args.Project)}
-	if err := ctx.RegisterComponentResource("stockade:gke:SandboxIdentity", name, s, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:SandboxIdentity", name, s, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the sandboxes' identity: %w", err)
 	}
 	account, err := serviceaccount.NewAccount(ctx, name, &serviceaccount.AccountArgs{
 		Project:     pulumi.String(args.Project),
 		AccountId:   pulumi.String(args.Account),
 		DisplayName: pulumi.String("Code in sandboxes of Stockade"),
-	}, pulumi.Parent(s), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(s), component.After(args.After))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the sandboxes' account: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/compute"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // Names of the subnet's secondary ranges.
@@ -29,6 +31,7 @@ type NetworkArgs struct {
 // Network is a VPC with one subnet, and the way out of it.
 type Network struct {
 	pulumi.ResourceState
+	component.Children
 
 	// ID and Subnet are projects/…/networks/… and projects/…/subnetworks/….
 	ID     pulumi.StringOutput
@@ -40,13 +43,13 @@ type Network struct {
 // Private Google Access, everybody else through Cloud NAT.
 func NewNetwork(ctx *pulumi.Context, name string, args NetworkArgs, opts ...pulumi.ResourceOption) (*Network, error) {
 	n := &Network{}
-	if err := ctx.RegisterComponentResource("stockade:gke:Network", name, n, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Network", name, n, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the network: %w", err)
 	}
 	vpc, err := compute.NewNetwork(ctx, name, &compute.NetworkArgs{
 		AutoCreateSubnetworks: pulumi.Bool(false),
 		RoutingMode:           pulumi.String("REGIONAL"),
-	}, pulumi.Parent(n), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(n), component.After(args.After))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the VPC: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/accesscontextmanager"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // exits are services that carry data out of a project for anybody who has an
@@ -47,6 +49,7 @@ type PerimeterArgs struct {
 // Perimeter keeps the project's data from other projects.
 type Perimeter struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // NewPerimeter declares the perimeter with no door but that of the operators. It
@@ -54,7 +57,7 @@ type Perimeter struct {
 // what will work.
 func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...pulumi.ResourceOption) (*Perimeter, error) {
 	p := &Perimeter{}
-	if err := ctx.RegisterComponentResource("stockade:gke:Perimeter", name, p, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Perimeter", name, p, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the perimeter: %w", err)
 	}
 	parent := "accessPolicies/" + args.Policy
@@ -109,7 +112,7 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 			},
 		}
 	}
-	_, err = accesscontextmanager.NewServicePerimeter(ctx, name, in, pulumi.Parent(p), pulumi.DependsOn(slices.Concat(args.After, []pulumi.Resource{operators})))
+	_, err = accesscontextmanager.NewServicePerimeter(ctx, name, in, pulumi.Parent(p), component.After(slices.Concat(args.After, []pulumi.Resource{operators})))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the service perimeter: %w", err)
 	}

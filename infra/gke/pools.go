@@ -7,6 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/container"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // PoolLabel tells the pools apart. The gVisor pool's label and taint are
@@ -41,12 +43,13 @@ type PoolsArgs struct {
 // Pods do not run under gVisor, so a cluster needs both.
 type Pools struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // NewPools declares the pools.
 func NewPools(ctx *pulumi.Context, name string, args PoolsArgs, opts ...pulumi.ResourceOption) (*Pools, error) {
 	p := &Pools{}
-	if err := ctx.RegisterComponentResource("stockade:gke:Pools", name, p, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Pools", name, p, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the pools: %w", err)
 	}
 	system, err := p.pool(ctx, name, "system", args, args.System, args.node("system", args.System.Machine))

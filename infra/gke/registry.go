@@ -7,6 +7,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/artifactregistry"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // RegistryArgs say where images are kept and who may pull them.
@@ -24,6 +26,7 @@ type RegistryArgs struct {
 // Registry is the one place that images come from.
 type Registry struct {
 	pulumi.ResourceState
+	component.Children
 	// URL is where images are named below, REGION-docker.pkg.dev/PROJECT/ID.
 	URL string
 }
@@ -32,7 +35,7 @@ type Registry struct {
 // may read this repository alone, not every one of the project.
 func NewRegistry(ctx *pulumi.Context, name string, args RegistryArgs, opts ...pulumi.ResourceOption) (*Registry, error) {
 	r := &Registry{URL: fmt.Sprintf("%s-docker.pkg.dev/%s/%s", args.Region, args.Project, args.ID)}
-	if err := ctx.RegisterComponentResource("stockade:gke:Registry", name, r, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Registry", name, r, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the registry: %w", err)
 	}
 	repository, err := artifactregistry.NewRepository(ctx, name, &artifactregistry.RepositoryArgs{
@@ -41,7 +44,7 @@ func NewRegistry(ctx *pulumi.Context, name string, args RegistryArgs, opts ...pu
 		RepositoryId: pulumi.String(args.ID),
 		Format:       pulumi.String("DOCKER"),
 		DockerConfig: artifactregistry.RepositoryDockerConfigArgs{ImmutableTags: pulumi.Bool(true)},
-	}, pulumi.Parent(r), pulumi.DependsOn(args.After))
+	}, pulumi.Parent(r), component.After(args.After))
 	if err != nil {
 		return nil, fmt.Errorf("declaring the repository: %w", err)
 	}

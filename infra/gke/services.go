@@ -8,6 +8,8 @@ import (
 
 	"github.com/pulumi/pulumi-gcp/sdk/v8/go/gcp/projects"
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
+
+	"github.com/stockade-dev/stockade/infra/component"
 )
 
 // APIs are the services that the components of this package call. Each is among
@@ -36,13 +38,14 @@ type ServicesArgs struct {
 // Services are the project's APIs that are on.
 type Services struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // NewServices switches APIs on. They stay on when the stack goes: others in the
 // project may have come to need them.
 func NewServices(ctx *pulumi.Context, name string, args ServicesArgs, opts ...pulumi.ResourceOption) (*Services, error) {
 	s := &Services{}
-	if err := ctx.RegisterComponentResource("stockade:gke:Services", name, s, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:gke:Services", name, s, opts...); err != nil {
 		return nil, fmt.Errorf("declaring the APIs: %w", err)
 	}
 	for _, api := range args.Names {

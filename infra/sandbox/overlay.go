@@ -11,12 +11,14 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/go/pulumi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/stockade-dev/stockade/infra/component"
 	"github.com/stockade-dev/stockade/infra/kube"
 )
 
 // Overlay is a set of Kubernetes objects that belong together.
 type Overlay struct {
 	pulumi.ResourceState
+	component.Children
 }
 
 // OverlayArgs say which objects.
@@ -58,7 +60,7 @@ const readyTimeout = 300
 // object that is not there.
 func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pulumi.ResourceOption) (*Overlay, error) {
 	o := &Overlay{}
-	if err := ctx.RegisterComponentResource("stockade:sandbox:Overlay", name, o, opts...); err != nil {
+	if err := component.Register(ctx, "stockade:sandbox:Overlay", name, o, opts...); err != nil {
 		return nil, fmt.Errorf("declaring overlay %s: %w", name, err)
 	}
 	unused, unfilled := maps.Clone(args.Images), maps.Clone(args.Fill)
