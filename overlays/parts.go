@@ -14,12 +14,15 @@ type Part struct {
 	Name, Overlay string
 	// Profile is the one that is tried on it; empty is what all of them need.
 	Profile string
+	// Free says that it needs no other part; all others need the first.
+	Free bool
 }
 
 // parts are all of them, in the order in which they can be deployed.
 var parts = []Part{
 	{Name: "agent-sandbox-system", Overlay: System},
-	{Name: "controls", Overlay: Controls},
+	{Name: "controls", Overlay: Controls, Free: true},
+	{Name: "router", Overlay: Router},
 	{Name: "reference", Overlay: Reference, Profile: "agent-sandbox"},
 	{Name: "seed", Overlay: Seed, Profile: "agent-sandbox"},
 	{Name: "default", Overlay: Default, Profile: "agent-sandbox-default"},

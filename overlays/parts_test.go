@@ -20,10 +20,10 @@ func names(t *testing.T, profiles ...string) (out []string) {
 }
 
 func TestAProfileBringsItsPartsAndWhatAllNeed(t *testing.T) {
-	assert.Equal(t, []string{"agent-sandbox-system", "controls", "reference", "seed"}, names(t))
+	assert.Equal(t, []string{"agent-sandbox-system", "controls", "router", "reference", "seed"}, names(t))
 	assert.Equal(t, names(t), names(t, DefaultProfile))
-	assert.Equal(t, []string{"agent-sandbox-system", "controls", "playground"}, names(t, "playground"))
-	assert.Equal(t, []string{"agent-sandbox-system", "controls", "reference", "seed", "playground"}, names(t, "playground", DefaultProfile),
+	assert.Equal(t, []string{"agent-sandbox-system", "controls", "router", "playground"}, names(t, "playground"))
+	assert.Equal(t, []string{"agent-sandbox-system", "controls", "router", "reference", "seed", "playground"}, names(t, "playground", DefaultProfile),
 		"in their own order, whatever the caller's")
 	assert.Len(t, names(t, AllProfiles), len(parts))
 	_, err := Parts("nobody's")

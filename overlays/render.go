@@ -27,7 +27,8 @@ const (
 	System    = "base/agent-sandbox-system" // controller, CRDs, admission policy
 	Reference = "base/agent-sandbox"        // the hardened template and pool
 	Seed      = "base/seed"                 // the seed's own template and pool
-	Controls  = "base/controls"             // control DaemonSet and router
+	Controls  = "base/controls"             // control, impostor and client
+	Router    = "base/router"               // whom the sandboxes' policy lets in
 	// Default is the hardened template under the controller's default policy.
 	Default    = "base/agent-sandbox-default"
 	Playground = "base/playground" // the execution service and its namespace

@@ -103,7 +103,7 @@ patches:
 }
 
 func TestNoOverlayPullsFromARegistry(t *testing.T) {
-	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, KodeGopherDev, KodeGopherSharedDev} {
+	for _, overlay := range []string{System, Reference, Seed, Default, Playground, Controls, Router, KodeGopherDev, KodeGopherSharedDev} {
 		n := 0
 		for _, o := range rendered(t, overlay) {
 			eachImage(o.Object, func(image string) {
@@ -162,7 +162,7 @@ func TestTheSeedIsUnchangedButForImageAndReplicas(t *testing.T) {
 }
 
 func TestTheRouterIsWhoTheDefaultPolicyLetsIn(t *testing.T) {
-	router := named(t, rendered(t, Controls), "Deployment", "router")
+	router := named(t, rendered(t, Router), "Deployment", "router")
 	assert.Equal(t, "agent-sandbox-system", router.GetNamespace())
 	labels, _, err := unstructured.NestedStringMap(router.Object, "spec", "template", "metadata", "labels")
 	require.NoError(t, err)

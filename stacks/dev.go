@@ -93,7 +93,7 @@ func dev(ctx *pulumi.Context) error {
 	var all []workload
 	for _, p := range s.parts {
 		w := how[p.Overlay]
-		w.name, w.overlay = p.Name, p.Overlay
+		w.name, w.overlay, w.free = p.Name, p.Overlay, p.Free
 		all = append(all, w)
 	}
 	if _, err = deploy(ctx, all, place, pulumi.Providers(k8s)); err != nil {
