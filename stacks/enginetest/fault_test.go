@@ -5,7 +5,6 @@
 package enginetest
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,30 +27,33 @@ func TestASecondUpdateFinishesWhatAFaultStopped(t *testing.T) {
 	for _, name := range clouds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, name, nil, run)
-			r.up()
-			all := r.created()
-			r.destroy()
-			r.engine.terse = true
 			for what, fault := range faults {
-				for _, c := range all {
-					if !t.Run(fmt.Sprintf("%s/%s %s", what, c.Type, c.Name()), func(t *testing.T) {
-						fault.Call, fault.Type, fault.Name = "create", c.Type, c.Name()
-						r.cloud.Inject(fault)
-						_, err := r.stack.Up(t.Context())
-						require.ErrorContains(t, err, "the stand-in was told so")
-						assert.Zero(t, r.cloud.Pending(), "the fault was met")
-						_, err = r.stack.Up(t.Context())
-						require.NoError(t, err)
-						assert.Len(t, r.cloud.Resources(), len(all))
-						_, err = r.stack.Destroy(t.Context())
-						require.NoError(t, err)
-						assert.Empty(t, r.cloud.Resources())
-					}) {
-						// What is left would only make the next ones fail.
-						return
+				t.Run(what, func(t *testing.T) {
+					t.Parallel() // the engine leaves one of two cores idle
+					r := start(t, name, nil, run)
+					r.up()
+					all := r.created()
+					r.destroy()
+					r.engine.terse = true
+					for _, c := range all {
+						if !t.Run(c.Type+" "+c.Name(), func(t *testing.T) {
+							fault.Call, fault.Type, fault.Name = "create", c.Type, c.Name()
+							r.cloud.Inject(fault)
+							_, err := r.stack.Up(t.Context())
+							require.ErrorContains(t, err, "the stand-in was told so")
+							assert.Zero(t, r.cloud.Pending(), "the fault was met")
+							_, err = r.stack.Up(t.Context())
+							require.NoError(t, err)
+							assert.Len(t, r.cloud.Resources(), len(all))
+							_, err = r.stack.Destroy(t.Context())
+							require.NoError(t, err)
+							assert.Empty(t, r.cloud.Resources())
+						}) {
+							// What is left would only make the next ones fail.
+							return
+						}
 					}
-				}
+				})
 			}
 		})
 	}
