@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func Listen(ctx context.Context, port int, nonce string, in io.Reader, out io.Wr
 		step.OK, step.Class, step.Detail = false, verdict.Unknown, err.Error()
 	}
 	if ferr := frame(Frame{Kind: Step, Step: &step}); ferr != nil || err != nil {
-		return fmt.Errorf("listening on port %d: %w", port, firstError(err, ferr))
+		return fmt.Errorf("listening on port %d: %w", port, cmp.Or(err, ferr))
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -74,13 +75,4 @@ func answer(c net.Conn, nonce string) {
 	defer c.Close()                                         //nolint:errcheck // nothing is buffered
 	_ = c.SetDeadline(time.Now().Add(time.Second))          // a client that stalls is cut off
 	_, _ = fmt.Fprintf(c, "%s %s\n", ListenerMarker, nonce) // the client is gone if this fails
-}
-
-func firstError(all ...error) error {
-	for _, err := range all {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

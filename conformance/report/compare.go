@@ -258,19 +258,6 @@ func (c Comparison) Write(w io.Writer, style Style) error {
 	return nil
 }
 
-func color(v verdict.Verdict) string {
-	switch v {
-	case verdict.Held:
-		return green
-	case verdict.Breached:
-		return red
-	case verdict.Inconclusive, verdict.NotRun:
-		return yellow
-	case verdict.NotApplicable:
-	}
-	return faint
-}
-
 // notes are the claims' sentences, if they are asked for, and what the reports
 // say of their substrate.
 func (c Comparison) notes(b *strings.Builder, style Style) {

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,7 +35,7 @@ func From(run *runner.Run, kills []runner.Kill) (*Report, error) {
 		r.Mutants = append(r.Mutants, Mutant{
 			ID: k.Mutant, Scenario: k.Scenario, Fate: k.Fate,
 			Verdict: k.Result.Verdict(), Reason: k.Result.Reason(),
-			Detail: first(k.Detail, k.Result.Detail()), Seconds: seconds(k.Took),
+			Detail: cmp.Or(k.Detail, k.Result.Detail()), Seconds: seconds(k.Took),
 		})
 	}
 	r.clean()
@@ -217,12 +218,3 @@ func (r *Report) count() Summary {
 
 // seconds rounds to the millisecond: more digits would only pretend.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
-
-func first(all ...string) string {
-	for _, s := range all {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
-}

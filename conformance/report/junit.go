@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -118,7 +119,7 @@ func (r *Report) junitCases() []junitCase {
 		if i == 0 || r.Mutants[i-1].ID != m.ID {
 			c.seconds = m.Seconds // it is the mutant's, and stands in each of its cells
 		}
-		note := &junitNote{Message: first(m.Detail, string(m.Fate)), Type: string(m.Fate)}
+		note := &junitNote{Message: cmp.Or(m.Detail, string(m.Fate)), Type: string(m.Fate)}
 		switch m.Fate {
 		case runner.Killed:
 			c.Out = m.Detail
@@ -147,7 +148,7 @@ func (r *Report) junitCases() []junitCase {
 func junitCaseOf(x Result) junitCase {
 	family, name, _ := strings.Cut(x.ID, ".")
 	c := junitCase{Class: family, Name: name, seconds: x.Seconds}
-	note := &junitNote{Message: first(x.Detail, string(x.Reason), x.Verdict.String()), Type: x.Verdict.String(), Text: x.Title}
+	note := &junitNote{Message: cmp.Or(x.Detail, string(x.Reason), x.Verdict.String()), Type: x.Verdict.String(), Text: x.Title}
 	if x.Reason != "" {
 		note.Type += ": " + string(x.Reason)
 	}

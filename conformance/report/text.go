@@ -39,17 +39,20 @@ func (s Style) paint(code, text string) string {
 }
 
 func (s Style) verdict(v verdict.Verdict) string {
-	padded := fmt.Sprintf("%-13s", v)
+	return s.paint(color(v), fmt.Sprintf("%-13s", v))
+}
+
+func color(v verdict.Verdict) string {
 	switch v {
 	case verdict.Held:
-		return s.paint(green, padded)
+		return green
 	case verdict.Breached:
-		return s.paint(red, padded)
+		return red
 	case verdict.Inconclusive, verdict.NotRun:
-		return s.paint(yellow, padded)
+		return yellow
 	case verdict.NotApplicable:
 	}
-	return s.paint(faint, padded)
+	return faint
 }
 
 // Text writes the report for a person.
