@@ -65,19 +65,6 @@ type Run struct {
 	Incomplete string   // why the run ended early, empty if it did not
 }
 
-// Verdict aggregates the outcomes.
-func (r *Run) Verdict() verdict.Verdict {
-	all := make([]verdict.Verdict, 0, len(r.Outcomes))
-	for _, o := range r.Outcomes {
-		all = append(all, o.Result.Verdict())
-	}
-	v := verdict.Aggregate(all...)
-	if r.Incomplete != "" {
-		v = verdict.Aggregate(v, verdict.Inconclusive)
-	}
-	return v
-}
-
 // Fate is what became of a mutant under one scenario.
 type Fate string
 
