@@ -339,18 +339,7 @@ func (sc *scene) reading(name string, e verdict.Evidence) (suite.Reading, error)
 	if sc.watchErr != nil {
 		return rd, fmt.Errorf("reading the Pod's cgroups: %w", sc.watchErr)
 	}
-	var begin, end time.Time
-	for _, a := range e.Attempts {
-		if a.Start.IsZero() {
-			continue
-		}
-		if begin.IsZero() || a.Start.Before(begin) {
-			begin = a.Start
-		}
-		if a.End.After(end) {
-			end = a.End
-		}
-	}
+	begin, end := span(e.Attempts)
 	var ok bool
 	if rd.Before, rd.After, rd.Elapsed, ok = sc.numbers.Around(begin, end); begin.IsZero() || !ok {
 		return rd, fmt.Errorf("reading the Pod's cgroups: no samples on both sides of the attempt (%d in all, %q, reader: %v)",

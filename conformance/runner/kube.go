@@ -320,21 +320,27 @@ func (k *Kube) Facts(ctx context.Context, p target.Pod, since witness.Baseline) 
 	return facts, nil
 }
 
+// factsNow are the facts of a Pod when nothing has been done to it: what has
+// happened since a baseline that is taken now.
+func (k *Kube) factsNow(ctx context.Context, p target.Pod) (suite.PodFacts, error) {
+	base, err := k.Baseline(ctx, p)
+	if err != nil {
+		return suite.PodFacts{}, err
+	}
+	return k.Facts(ctx, p, base)
+}
+
 // maxFlowBytes is how much of the export's end is read.
 const maxFlowBytes = 8 << 20
 
 // Flows implements [Ground].
 func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
-	pods, err := k.o.Client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
-		LabelSelector: "k8s-app=cilium", FieldSelector: "spec.nodeName=" + node})
+	agent, err := k.ciliumAgent(ctx, node)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the Cilium agent of node %s: %w", node, err)
-	}
-	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("looking for the Cilium agent of node %s: there is none", node)
+		return nil, err
 	}
 	var out, errs bytes.Buffer
-	code, err := k.o.Carrier.Exec(ctx, podRef(&pods.Items[0]),
+	code, err := k.o.Carrier.Exec(ctx, podRef(agent),
 		[]string{"tail", "-c", strconv.Itoa(maxFlowBytes), k.o.HubbleFile}, target.Streams{Stdout: &out, Stderr: &errs})
 	if err != nil {
 		return nil, fmt.Errorf("reading Hubble's export: %w", err)
@@ -346,6 +352,19 @@ func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
 	return flows, err
 }
 
+// ciliumAgent returns the Pod of a node's Cilium agent.
+func (k *Kube) ciliumAgent(ctx context.Context, node string) (*corev1.Pod, error) {
+	pods, err := k.o.Client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
+		LabelSelector: "k8s-app=cilium", FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, fmt.Errorf("looking for the Cilium agent of node %s: %w", node, err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, fmt.Errorf("looking for the Cilium agent of node %s: there is none", node)
+	}
+	return &pods.Items[0], nil
+}
+
 // noNetwork is the runtime handler of gVisor with its network off.
 const noNetwork = "runsc-no-network"
 
@@ -353,18 +372,10 @@ const noNetwork = "runsc-no-network"
 func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error) {
 	switch feature {
 	case suite.GVisor:
-		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
-		if err != nil {
-			return false, err
-		}
-		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
 		return facts.Handler == "runsc" || facts.Handler == noNetwork || facts.Handler == "gvisor", err
 	case suite.PodNetwork:
-		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
-		if err != nil {
-			return false, err
-		}
-		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
 		return facts.Handler != noNetwork, err
 	case suite.IPv6:
 		p := f.Pods[suite.Sandbox]
@@ -385,11 +396,7 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 		}
 		return len(all.Items) > 0, nil
 	case suite.RunIdentity:
-		base, err := k.Baseline(ctx, f.Pods[suite.Sandbox])
-		if err != nil {
-			return false, err
-		}
-		facts, err := k.Facts(ctx, f.Pods[suite.Sandbox], base)
+		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
 		// This is how Google's libraries are told of another metadata server.
 		return slices.Contains(facts.Env, "GCE_METADATA_HOST"), err
 	case suite.WarmPool:

@@ -122,10 +122,7 @@ func (sc *scene) play(ctx context.Context) error {
 	sc.listenErr = err // of no concern to those who need no listener
 	defer stop()
 	unwatch := sc.watch(ctx)
-	if err := sc.plan(); err != nil {
-		unwatch()
-		return err
-	}
+	sc.plan()
 	sc.execute(ctx)
 	unwatch()
 	sc.look(ctx)
@@ -170,10 +167,7 @@ func (sc *scene) listen(ctx context.Context) (stop func(), err error) {
 		if !ok {
 			continue
 		}
-		nonce, err := randomHex(16)
-		if err != nil {
-			return stop, err
-		}
+		nonce := newNonce()
 		g.Go(func() error {
 			// The wait is bounded, the listener's life is not.
 			l, err := sc.r.delivery.Listen(ctx, lctx, pod, sc.field.Preloaded[role], sc.field.Site.ListenPort, nonce)
@@ -233,21 +227,16 @@ func until(ctx context.Context, every time.Duration, ok func() bool) error {
 
 // plan draws the nonces and lists the attempts: all first attempts, then all
 // second ones, so that a scenario's attempts lie apart.
-func (sc *scene) plan() error {
+func (sc *scene) plan() {
 	most := 1
 	for _, t := range sc.cases {
 		most = max(most, t.s.Attempts)
 	}
-	add := func(i int, part probe.Part, role suite.Role) error {
+	add := func(i int, part probe.Part, role suite.Role) {
 		s := sc.cases[i].s
-		nonce, err := randomHex(16)
-		if err != nil {
-			return err
-		}
 		sc.orders = append(sc.orders, &order{trial: i, role: role, Order: probe.Order{
-			Scenario: s.ID, Part: part, Nonce: nonce, Timeout: timeout(s), Params: s.Params,
+			Scenario: s.ID, Part: part, Nonce: newNonce(), Timeout: timeout(s), Params: s.Params,
 		}})
-		return nil
 	}
 	for n := range most {
 		for i, t := range sc.cases {
@@ -255,16 +244,11 @@ func (sc *scene) plan() error {
 				continue
 			}
 			if n == 0 {
-				if err := add(i, probe.Control, t.s.Control.At); err != nil {
-					return err
-				}
+				add(i, probe.Control, t.s.Control.At)
 			}
-			if err := add(i, probe.Attack, t.s.From); err != nil {
-				return err
-			}
+			add(i, probe.Attack, t.s.From)
 		}
 	}
-	return nil
 }
 
 func timeout(s *suite.Scenario) time.Duration {
@@ -355,12 +339,7 @@ func (sc *scene) ask(ctx context.Context) {
 }
 
 func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIAction) verdict.Attempt {
-	a := verdict.Attempt{Start: sc.r.now()}
-	var err error
-	if a.Nonce, err = randomHex(16); err != nil {
-		a.Error = err.Error()
-		return a
-	}
+	a := verdict.Attempt{Nonce: newNonce(), Start: sc.r.now()}
 	ctx, cancel := context.WithTimeout(ctx, timeout(s))
 	defer cancel()
 	env := &suite.APIEnv{
@@ -375,8 +354,8 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 		defer l.Close()
 		env.Open = l.Open
 	}
-	a.Steps, err = guarded(ctx, act, env)
-	a.End = sc.r.now()
+	steps, err := guarded(ctx, act, env)
+	a.Steps, a.End = steps, sc.r.now()
 	a.Complete = err == nil && ctx.Err() == nil
 	if err == nil {
 		err = ctx.Err()

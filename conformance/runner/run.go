@@ -48,10 +48,7 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("removing what earlier runs left: %w", err)
 	}
-	id, err := randomHex(8)
-	if err != nil {
-		return nil, err
-	}
+	id := randomHex(8)
 	led, err := OpenLedger(o.LedgerDir, id, cluster)
 	if err != nil {
 		return nil, err
@@ -126,8 +123,14 @@ func (t *trial) outcome() Outcome {
 
 // took is the time from the first to the last thing that happened in a round.
 func took(e verdict.Evidence) time.Duration {
-	var begin, end time.Time
-	for _, a := range slices.Concat(e.Attempts, e.Controls) {
+	begin, end := span(slices.Concat(e.Attempts, e.Controls))
+	return max(end.Sub(begin), 0)
+}
+
+// span returns the first start and the last end of the attempts; both are zero
+// when none has begun.
+func span(attempts []verdict.Attempt) (begin, end time.Time) {
+	for _, a := range attempts {
 		if a.Start.IsZero() {
 			continue
 		}
@@ -138,7 +141,7 @@ func took(e verdict.Evidence) time.Duration {
 			end = a.End
 		}
 	}
-	return max(end.Sub(begin), 0)
+	return begin, end
 }
 
 // attack does all the work between the ledger's opening and the cleanup.
@@ -358,12 +361,13 @@ func (r *execution) clean(ctx context.Context) (residue []string) {
 	return residue
 }
 
-// randomHex returns n random bytes as lower-case hex. A nonce that could be
-// guessed would let a sandbox speak for attempts that were never made.
-func randomHex(n int) (string, error) {
+// newNonce draws the nonce of one attempt. If a sandbox could guess it, it could
+// speak for attempts that were never made.
+func newNonce() string { return randomHex(16) }
+
+// randomHex returns n random bytes as 2n lower-case hex digits.
+func randomHex(n int) string {
 	b := make([]byte, n)
-	if _, err := rand.Read(b); err != nil {
-		return "", fmt.Errorf("drawing a nonce: %w", err)
-	}
-	return hex.EncodeToString(b), nil
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }

@@ -5,7 +5,6 @@ package runner
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -243,26 +242,13 @@ func (k *Kube) Substrate(ctx context.Context, f *Field) map[string]string {
 	if v, err := k.o.Client.Clientset.Discovery().ServerVersion(); err == nil {
 		put("kubernetes", v.GitVersion)
 	}
-	base, err := k.Baseline(ctx, box)
-	if err == nil {
-		var facts suite.PodFacts
-		if facts, err = k.Facts(ctx, box, base); err == nil {
-			put("runtime-class", facts.RuntimeClass)
-			put("runtime-handler", facts.Handler)
-		}
+	if facts, err := k.factsNow(ctx, box); err == nil {
+		put("runtime-class", facts.RuntimeClass)
+		put("runtime-handler", facts.Handler)
 	}
-	if v, err := k.agentVersion(ctx, box.Node); err == nil {
-		put("cilium-image", v)
+	if agent, err := k.ciliumAgent(ctx, box.Node); err == nil {
+		image := agent.Spec.Containers[0].Image
+		put("cilium-image", image[strings.LastIndex(image, "/")+1:])
 	}
 	return out
-}
-
-func (k *Kube) agentVersion(ctx context.Context, node string) (string, error) {
-	pods, err := k.o.Client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
-		LabelSelector: "k8s-app=cilium", FieldSelector: "spec.nodeName=" + node})
-	if err != nil || len(pods.Items) == 0 {
-		return "", errors.Join(err, errors.New("no Cilium agent"))
-	}
-	image := pods.Items[0].Spec.Containers[0].Image
-	return image[strings.LastIndex(image, "/")+1:], nil
 }
