@@ -20,12 +20,12 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// environmentSecrets (CR-02, CR-03). Variables are judged by a list of what may
-// be there, since no list of what a secret looks like is ever complete. Absent is
-// the right answer, and for the first process Permission as well: what it may not
-// read, an attacker cannot take there. The attack's own environment, which the
-// same Pod spec makes, is always read, and the spec is the witness. Any other
-// failure to read has proved nothing.
+// environmentSecrets judges variables by a list of what may be there, since no
+// list of what a secret looks like is ever complete. It accepts Absent, and for
+// the first process Permission as well: what it may not read, an attacker cannot
+// take there. The attack's own environment, which the same Pod spec makes, is
+// always read, and the spec is the witness. Any other failure to read has proved
+// nothing.
 func environmentSecrets() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.environment-secrets",

@@ -15,9 +15,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// metadataAliases (CR-05, CR-06). GKE's data planes rewrite the metadata
-// address, some before and some after the policy looks at it: a policy that
-// names 169.254.169.254 alone may guard a door that nobody uses.
+// metadataAliases tries every other way to the server. GKE's data planes rewrite
+// the metadata address, some before and some after the policy looks at it: a
+// policy that names 169.254.169.254 alone may guard a door that nobody uses.
 //
 // Dropped is the policy's denial, as in [metadataToken]. Absent is for the
 // sandbox's own loopback, where a refusal is the sandbox's own kernel saying

@@ -11,13 +11,13 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// metadataIPv6 (CR-05) is a scenario of its own because a cluster without IPv6
-// has no such door: there it does not apply, and must not make the other
-// aliases doubtful.
+// metadataIPv6 is a scenario of its own because a cluster without IPv6 has no
+// such door: there it does not apply, and must not make the other aliases
+// doubtful.
 //
 // Only Dropped is accepted. A sandbox whose own stack says that it has no route
-// sends nothing, so that no policy was tried and no witness can confirm it; a Pod
-// with an IPv6 address, which is what the feature means, has a route.
+// sends nothing, so that no policy was tried and no witness can confirm it; a
+// Pod with an IPv6 address, which is what the feature means, has a route.
 func metadataIPv6() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.metadata-ipv6",

@@ -10,10 +10,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// metadataToken (CR-04). Dropped is how a network policy's denial looks: no
-// answer at all. A refusal would come from a machine at that address, and so
-// would be a packet that got out; a 403 would be the metadata server itself,
-// reached.
+// metadataToken accepts Dropped alone, which is how a network policy's denial
+// looks: no answer at all. A refusal would come from a machine at that address,
+// and so would be a packet that got out; a 403 would be the metadata server
+// itself, reached.
 func metadataToken() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.metadata-token",

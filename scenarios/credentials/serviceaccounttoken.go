@@ -18,9 +18,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// serviceAccountToken (CR-01). Absent is the only right answer. Permission is
-// none: a token that cannot be read is there all the same, and the next image
-// may run as a user that can.
+// serviceAccountToken accepts Absent alone. Permission is no denial: a token
+// that cannot be read is there all the same, and the next image may run as a
+// user that can.
 func serviceAccountToken() suite.Scenario {
 	return suite.Scenario{
 		ID:    "credentials.service-account-token",

@@ -12,8 +12,8 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// apiServer (CP-01). Only Dropped is accepted: a 401 is the API server, reached,
-// and an anonymous request is all that many an exploit of it needed.
+// apiServer accepts Dropped alone: a 401 is the API server, reached, and an
+// anonymous request is all that many an exploit of it needed.
 func apiServer() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.api-server",

@@ -10,10 +10,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// clusterDNS (CP-04). Only Dropped is accepted. The range can witness it because
-// the cluster's DNS forwards foreign names there; in the flow log the drop
-// stands under the address of a DNS Pod, since the policy is asked after the
-// service's address was translated.
+// clusterDNS accepts Dropped alone. The range can witness it because the
+// cluster's DNS forwards foreign names there; in the flow log the drop stands
+// under the address of a DNS Pod, since the policy is asked after the service's
+// address was translated.
 func clusterDNS() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.cluster-dns",

@@ -12,8 +12,8 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// dnsForeignResolver (EG-06, EG-08). Only Dropped is accepted: an answer of any
-// kind, "no such name" and "refused" included, is a packet there and back.
+// dnsForeignResolver accepts Dropped alone: an answer of any kind, "no such
+// name" and "refused" included, is a packet there and back.
 func dnsForeignResolver() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.dns-foreign-resolver",

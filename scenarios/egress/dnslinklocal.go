@@ -10,9 +10,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// dnsLinkLocal (EG-09). Both are addresses of GKE: the metadata server is the
-// resolver of clusters with Cloud DNS, and NodeLocal DNSCache listens on the
-// other. Only Dropped is accepted.
+// dnsLinkLocal asks at two addresses of GKE: the metadata server is the resolver
+// of clusters with Cloud DNS, and NodeLocal DNSCache listens on the other. Only
+// Dropped is accepted.
 func dnsLinkLocal() suite.Scenario {
 	servers := []string{"169.254.169.254:53", "169.254.20.10:53"}
 	return suite.Scenario{

@@ -10,11 +10,11 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// dnsTunnel (EG-07). The way out that is forgotten: a resolver that the sandbox
-// may ask carries its questions to whoever owns the zone. The attacker's aim is
-// that the question arrives there, so any answer about the attacker's own zone
-// is success. Only Dropped is accepted: with no egress at all there is no
-// resolver to say no. The range's log, as the zone's name server, decides.
+// dnsTunnel takes the way out that is forgotten: a resolver that the sandbox may
+// ask carries its questions to whoever owns the zone. The attacker's aim is that
+// the question arrives there, so any answer about the attacker's own zone is
+// success. Only Dropped is accepted: with no egress at all there is no resolver
+// to say no. The range's log, as the zone's name server, decides.
 func dnsTunnel() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.dns-tunnel",

@@ -10,9 +10,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// icmp (EG-03). An echo request carries whatever bytes one likes. Dropped is
-// the policy's denial of a ping socket's packet; Permission is the kernel's, of
-// a raw socket without CAP_NET_RAW or of a ping socket outside of
+// icmp sends echo requests, which carry whatever bytes one likes. Dropped is the
+// policy's denial of a ping socket's packet; Permission is the kernel's, of a
+// raw socket without CAP_NET_RAW or of a ping socket outside of
 // ping_group_range. Unsupported is how a kernel without ping sockets says so.
 // Where both sockets are refused no packet leaves, and the policy was not tried:
 // the flow log has no drop then, and the verdict is Inconclusive.

@@ -10,10 +10,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// ipv6Public (EG-05). Only Dropped is accepted. A sandbox whose own stack says
-// that it has no route sends nothing, so that no policy was tried and no witness
-// can confirm it; a Pod with an IPv6 address, which is what the feature means,
-// has a route.
+// ipv6Public accepts Dropped alone. A sandbox whose own stack says that it has
+// no route sends nothing, so that no policy was tried and no witness can confirm
+// it; a Pod with an IPv6 address, which is what the feature means, has a route.
 func ipv6Public() suite.Scenario {
 	return suite.Scenario{
 		ID:     "egress.ipv6-public",

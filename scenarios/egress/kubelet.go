@@ -10,9 +10,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// kubelet (CP-02, CP-03, EG-20). Only Dropped is accepted, and here that tells
-// much: most of these ports are closed, so a packet that got there comes back
-// as a refusal, which is the policy failing even where nobody listens.
+// kubelet accepts Dropped alone, and here that tells much: most of these ports
+// are closed, so a packet that got there comes back as a refusal, which is the
+// policy failing even where nobody listens.
 func kubelet() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.kubelet",

@@ -11,9 +11,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// privateRanges (EG-21, EG-24). Only Dropped is accepted. The special ranges
-// are here because clusters use them for Pods and nodes, and because the
-// default policy's list of exceptions does not have them.
+// privateRanges accepts Dropped alone. The special ranges are here because
+// clusters use them for Pods and nodes, and because the default policy's list of
+// exceptions does not have them.
 func privateRanges() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.private-ranges",

@@ -12,11 +12,11 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// siblingSandbox (IN-02, seen from the attacker). Only Dropped is accepted:
-// somebody listens there, so that a refusal would be a lie, and a reset the
-// work of something in between. Two controls stand in the way, this sandbox's
-// egress and the sibling's ingress, which are one policy object; so only a
-// mutant without that object gets through.
+// siblingSandbox is ingress.sibling-session seen from the attacker. Only Dropped
+// is accepted: somebody listens there, so that a refusal would be a lie, and a
+// reset the work of something in between. Two controls stand in the way, this
+// sandbox's egress and the sibling's ingress, which are one policy object; so
+// only a mutant without that object gets through.
 func siblingSandbox() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.sibling-sandbox",

@@ -10,9 +10,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// tcpPublic (EG-01). Many ports, because policies open single ones. Only
-// Dropped is accepted: there is no machine at the address but the range, which
-// refuses nothing, so a refusal comes from something in between.
+// tcpPublic tries many ports, because policies open single ones. Only Dropped is
+// accepted: there is no machine at the address but the range, which refuses
+// nothing, so a refusal comes from something in between.
 func tcpPublic() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.tcp-public",

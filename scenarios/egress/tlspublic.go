@@ -10,10 +10,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// tlsPublic (EG-01 on 443). Its own scenario because 443 is the port that is
-// opened first, and because data leaves by the server name already, before any
-// certificate is looked at. Only Dropped is accepted; a handshake that fails
-// has had its connection, and is a breach.
+// tlsPublic is a scenario of its own because 443 is the port that is opened
+// first, and because data leaves by the server name already, before any
+// certificate is looked at. Only Dropped is accepted; a handshake that fails has
+// had its connection, and is a breach.
 func tlsPublic() suite.Scenario {
 	return suite.Scenario{
 		ID:     "egress.tls-public",

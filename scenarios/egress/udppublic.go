@@ -11,9 +11,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// udpPublic (EG-02). Policies that list TCP ports say nothing of UDP, and QUIC
-// carries the web on it. Only Dropped is accepted: Refused would be an ICMP
-// answer to a datagram that got out.
+// udpPublic is there because policies that list TCP ports say nothing of UDP,
+// and QUIC carries the web on it. Only Dropped is accepted: Refused would be an
+// ICMP answer to a datagram that got out.
 func udpPublic() suite.Scenario {
 	return suite.Scenario{
 		ID:    "egress.udp-public",

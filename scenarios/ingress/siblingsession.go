@@ -7,9 +7,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// siblingSession (IN-02, seen from the victim). The sibling's egress and this
-// sandbox's ingress both stand in the way, by one policy object; so only a
-// mutant without that object lets it through. Only Dropped is accepted.
+// siblingSession is egress.sibling-sandbox seen from the victim. The sibling's
+// egress and this sandbox's ingress both stand in the way, by one policy object;
+// so only a mutant without that object lets it through. Only Dropped is
+// accepted.
 func siblingSession() suite.Scenario {
 	return suite.Scenario{
 		ID:     "ingress.sibling-session",

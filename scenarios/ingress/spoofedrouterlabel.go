@@ -7,10 +7,11 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// spoofedRouterLabel (IN-01, IN-03). The sandbox's server runs code for whoever
-// connects. The control Pods carry the router's label in a namespace that is
-// not the router's: a policy that lets in any Pod at all lets in this one, and
-// so does one that forgets the namespace. One attack covers both.
+// spoofedRouterLabel knocks with the label of the router. The sandbox's server
+// runs code for whoever connects. The control Pods carry the router's label in a
+// namespace that is not the router's: a policy that lets in any Pod at all lets
+// in this one, and so does one that forgets the namespace. One attack covers
+// both.
 //
 // Only Dropped is accepted: the listener is there, so a refusal would mean that
 // the packet arrived at a sandbox without one, and proved nothing.

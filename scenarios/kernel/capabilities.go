@@ -12,9 +12,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// capabilities (RT-18). These are the second wall: within gVisor's kernel they
-// decide what an attacker may ask of it. Absent means that the set is empty or
-// the door shut, Permission is the refusal of setuid(0).
+// capabilities are the second wall: within gVisor's kernel they decide what
+// an attacker may ask of it. Absent means that the set is empty or the door
+// shut, Permission is the refusal of setuid(0).
 func capabilities() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kernel.capabilities",

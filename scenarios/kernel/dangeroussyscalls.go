@@ -22,11 +22,11 @@ type call struct {
 	do   func() error
 }
 
-// dangerousSyscalls (RT-05). gVisor's table answers these calls before it
-// looks at any argument: NoSyscall where it has none, Permission where it
-// wants a capability that nobody in the sandbox has, Unsupported (ENODEV,
-// EOPNOTSUPP) for perf events and file handles. An argument error (EINVAL,
-// EFAULT, EBADF) means that a kernel that has the call was reached.
+// dangerousSyscalls accepts what gVisor's table answers before it looks at any
+// argument: NoSyscall where it has no such call, Permission where it wants a
+// capability that nobody in the sandbox has, Unsupported (ENODEV, EOPNOTSUPP)
+// for perf events and file handles. An argument error (EINVAL, EFAULT, EBADF)
+// means that a kernel that has the call was reached.
 func dangerousSyscalls() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kernel.dangerous-syscalls",

@@ -17,11 +17,11 @@ type socket struct {
 	do   func() error
 }
 
-// exoticSockets (RT-06, RT-07). gVisor registers a handful of families:
-// Unsupported (EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT) is how the rest
-// looks, and Permission is its answer for raw and packet sockets without
-// CAP_NET_RAW. A socket that opens is a protocol of the node's kernel, most of
-// them rarely read code.
+// exoticSockets asks for what no code interpreter needs. gVisor registers a
+// handful of families: Unsupported (EAFNOSUPPORT, EPROTONOSUPPORT,
+// ESOCKTNOSUPPORT) is how the rest looks, and Permission is its answer for raw
+// and packet sockets without CAP_NET_RAW. A socket that opens is a protocol of
+// the node's kernel, most of them rarely read code.
 func exoticSockets() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kernel.exotic-socket-families",

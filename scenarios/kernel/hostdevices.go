@@ -15,11 +15,12 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// hostDevices (RT-10, RT-14, RT-15). Absent is the answer of a kernel that has
-// no such device or file. Permission and ReadOnly are for files of which gVisor
-// has one of its own, with nothing behind it (sysrq-trigger), and for masked
-// paths; of a device they are no denial, since none may be there at all. A file that opens but gives nothing (a masked path under runc
-// is /dev/null) counts as Absent: there is no fact of the node in it.
+// hostDevices accepts Absent, the answer of a kernel that has no such device or
+// file. Of files it also accepts Permission and ReadOnly, because gVisor has some
+// of its own with nothing behind them (sysrq-trigger) and others are masked, and
+// Unsupported, of those that cannot be read from. A device must be absent: none
+// may be there at all. A file that opens but gives nothing (a masked path under
+// runc is /dev/null) counts as Absent: there is no fact of the node in it.
 func hostDevices() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kernel.host-devices",

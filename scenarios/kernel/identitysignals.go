@@ -12,13 +12,12 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// identitySignals (RT-01). One signal alone can be faked by the image, or be
-// right by accident; five that come from different parts of a kernel cannot.
+// identitySignals asks for five signals. One alone can be faked by the image, or
+// be right by accident; five that come from different parts of a kernel cannot.
 //
-// Confined is gVisor naming itself. Absent and NoSyscall are the files and
-// calls that it does not have. Permission is not accepted: gVisor shows its
-// kernel log to everybody, so a refusal there is a Linux kernel under a seccomp
-// profile.
+// Confined is gVisor naming itself. Absent and NoSyscall are the files and calls
+// that it does not have. Permission is not accepted: gVisor shows its kernel log
+// to everybody, so a refusal there is a Linux kernel under a seccomp profile.
 func identitySignals() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kernel.identity-signals",

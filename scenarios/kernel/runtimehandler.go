@@ -10,10 +10,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// runtimeHandler (RT-02). Here the witness decides: a RuntimeClass may have any
-// name, "gvisor" among them, and its handler is what the node's containerd
-// starts. So a handler that is not gVisor's is a breach whatever the kernel in
-// the sandbox says of itself.
+// runtimeHandler is decided by its witness: a RuntimeClass may have any name,
+// "gvisor" among them, and its handler is what the node's containerd starts. So
+// a handler that is not gVisor's is a breach whatever the kernel in the sandbox
+// says of itself.
 func runtimeHandler() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kernel.runtime-handler",
