@@ -59,6 +59,18 @@ func ReachTCP(ctx context.Context, env *Env, name, addr string) verdict.Step {
 	return Reached(name, "connected to %s, %s", addr, exchange(c, Payload(env)))
 }
 
+// ReachAllTCP is [ReachTCP] for many addresses at once, with a step for each.
+func ReachAllTCP(ctx context.Context, env *Env, addrs []string) []verdict.Step {
+	if len(addrs) == 0 {
+		return []verdict.Step{NoSite("connect", "address for it")}
+	}
+	acts := make([]func() verdict.Step, 0, len(addrs))
+	for _, a := range addrs {
+		acts = append(acts, func() verdict.Step { return ReachTCP(ctx, env, "connect to "+a, a) })
+	}
+	return Together(acts...)
+}
+
 // exchange sends a request and quotes the answer, or tells that none came.
 func exchange(c net.Conn, request []byte) string {
 	_ = c.SetDeadline(time.Now().Add(answerTime)) // a closed connection fails below

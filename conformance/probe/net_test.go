@@ -54,6 +54,19 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+func TestManyAddressesAreTriedAndNoneIsNoEvidence(t *testing.T) {
+	open, closed := tcpServer(t, func(net.Conn) {}), closedPort(t)
+	steps := ReachAllTCP(t.Context(), testEnv(), []string{closed, open, ""})
+	require.Len(t, steps, 3)
+	assert.Equal(t, verdict.Refused, steps[0].Class)
+	assert.True(t, steps[1].OK)
+	assert.Equal(t, verdict.ToolMissing, steps[2].Class)
+
+	none := ReachAllTCP(t.Context(), testEnv(), nil)
+	require.Len(t, none, 1)
+	assert.Equal(t, verdict.ToolMissing, none[0].Class, "an attack on nothing must not look as if it was denied")
+}
+
 func TestAConnectIsTheAimAndTheNonceArrives(t *testing.T) {
 	got := make(chan string, 1)
 	addr := tcpServer(t, func(c net.Conn) {

@@ -5,6 +5,7 @@ package suite
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -168,6 +169,21 @@ type Witness struct {
 	// RangeLog and Flows have one reading for all, in package witness.
 	Read func(Reading) verdict.Statement
 	Flow *Flow
+}
+
+// PolicyDrop is the witness that a policy dropped a packet to each of the
+// destinations that to returns (as [Flow.To] spells them), and let none through.
+// An empty one, which the site does not have, is left out.
+func PolicyDrop(to func(probe.Site) []string) Witness {
+	return Witness{Name: Flows, Flow: &Flow{To: func(s probe.Site) []string {
+		return slices.DeleteFunc(slices.Clone(to(s)), func(place string) bool { return place == "" })
+	}}}
+}
+
+// NothingOut are the two outside witnesses of destinations that the range plays:
+// nothing of the attack arrived there, and a policy dropped it on the way.
+func NothingOut(to func(probe.Site) []string) []Witness {
+	return []Witness{{Name: RangeLog}, PolicyDrop(to)}
 }
 
 // ControlSpec is the positive control: the same action where it must work.

@@ -13,10 +13,7 @@
 // is none.
 package credentials
 
-import (
-	"github.com/stockade-dev/stockade/conformance/probe"
-	"github.com/stockade-dev/stockade/conformance/suite"
-)
+import "github.com/stockade-dev/stockade/conformance/suite"
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
@@ -24,10 +21,4 @@ func Scenarios() []suite.Scenario {
 		serviceAccountToken(), environmentSecrets(), metadataToken(), metadataAliases(), metadataIPv6(),
 		defaultPolicyMetadata(), defaultPolicyMetadataIPv6(),
 	}
-}
-
-// metadataWitnesses are the two that see the metadata server from outside: it
-// is the range that plays it, and the policy engine that drops the way there.
-func metadataWitnesses(to func(probe.Site) []string) []suite.Witness {
-	return []suite.Witness{{Name: suite.RangeLog}, {Name: suite.Flows, Flow: &suite.Flow{To: to}}}
 }

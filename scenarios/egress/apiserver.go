@@ -41,7 +41,7 @@ func apiServer() suite.Scenario {
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy reaches the API server by the same addresses"},
 		Accept:    dropped,
-		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return []string{s.APIServer, s.APIDirect} })},
+		Witnesses: []suite.Witness{suite.PolicyDrop(func(s probe.Site) []string { return []string{s.APIServer, s.APIDirect} })},
 		Attempts:  2,
 		Mutants:   []string{"network-unmanaged", "egress-open", "egress-apiserver-entity", "kode-gopher-network-open", "kode-gopher-shared-network-open"},
 	}

@@ -26,7 +26,6 @@ package egress
 import (
 	"net"
 
-	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -44,33 +43,14 @@ func Scenarios() []suite.Scenario {
 // dropped is what a policy's denial looks like from inside.
 var dropped = []verdict.Class{verdict.Dropped}
 
-// both are the two outside witnesses, for destinations that the range plays.
-func both(to func(probe.Site) []string) []suite.Witness {
-	return []suite.Witness{{Name: suite.RangeLog}, flows(to)}
-}
-
-// flows demands a policy drop of a flow to each of the places, and that none
-// was let through.
-func flows(to func(probe.Site) []string) suite.Witness {
-	return suite.Witness{Name: suite.Flows, Flow: &suite.Flow{To: func(s probe.Site) []string { return named(to(s)...) }}}
-}
-
-// named drops what the site does not have.
-func named(all ...string) []string {
+// over gives places a protocol, as [suite.Flow] spells it; without one it is
+// TCP. A place that the site does not have is left out.
+func over(proto string, all ...string) []string {
 	var out []string
 	for _, a := range all {
 		if a != "" {
-			out = append(out, a)
+			out = append(out, a+"/"+proto)
 		}
-	}
-	return out
-}
-
-// over gives places a protocol, as [suite.Flow] spells it. Without one it is TCP.
-func over(proto string, all ...string) []string {
-	var out []string
-	for _, a := range named(all...) {
-		out = append(out, a+"/"+proto)
 	}
 	return out
 }

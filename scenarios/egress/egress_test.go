@@ -108,7 +108,7 @@ func TestATunnelsNameHoldsTheWholeNonceInItsLabels(t *testing.T) {
 }
 
 func TestTheFlowsToLookForAreThoseTheSiteHas(t *testing.T) {
-	w := flows(func(s probe.Site) []string { return []string{s.APIServer, s.APIDirect} })
+	w := suite.PolicyDrop(func(s probe.Site) []string { return []string{s.APIServer, s.APIDirect} })
 	assert.Equal(t, []string{"10.96.0.1:443"}, w.Flow.To(probe.Site{APIServer: "10.96.0.1:443"}))
 	assert.Empty(t, w.Flow.To(probe.Site{}))
 }

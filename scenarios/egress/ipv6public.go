@@ -23,11 +23,11 @@ func ipv6Public() suite.Scenario {
 		Refs:       []string{"https://kubernetes.io/docs/concepts/services-networking/dual-stack/"},
 		Needs:      []suite.Feature{suite.IPv6},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			return connectAll(ctx, env, []string{env.Site.PublicTCP6})
+			return probe.ReachAllTCP(ctx, env, []string{env.Site.PublicTCP6})
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy connects over IPv6"},
 		Accept:    dropped,
-		Witnesses: both(func(s probe.Site) []string { return []string{s.PublicTCP6} }),
+		Witnesses: suite.NothingOut(func(s probe.Site) []string { return []string{s.PublicTCP6} }),
 		Attempts:  2,
 		Mutants:   []string{"egress-ipv6-hole"},
 	}

@@ -26,17 +26,17 @@ func kubelet() suite.Scenario {
 			if env.Site.Kubelet == "" {
 				return []verdict.Step{probe.NoSite("connect", "address of the node")}
 			}
-			return connectAll(ctx, env, ports(env.Site.Kubelet, nodePorts...))
+			return probe.ReachAllTCP(ctx, env, ports(env.Site.Kubelet, nodePorts...))
 		},
 		Control: suite.ControlSpec{
 			// What else listens on a node differs from cluster to cluster.
 			Act: func(ctx context.Context, env *probe.Env) []verdict.Step {
-				return connectAll(ctx, env, []string{env.Site.Kubelet})
+				return probe.ReachAllTCP(ctx, env, []string{env.Site.Kubelet})
 			},
 			Why: "a Pod without a policy connects to the kubelet",
 		},
 		Accept:    dropped,
-		Witnesses: []suite.Witness{flows(func(s probe.Site) []string { return ports(s.Kubelet, nodePorts...) })},
+		Witnesses: []suite.Witness{suite.PolicyDrop(func(s probe.Site) []string { return ports(s.Kubelet, nodePorts...) })},
 		Attempts:  2,
 		Mutants:   []string{"network-unmanaged", "egress-open", "egress-node-entity", "kode-gopher-network-open", "kode-gopher-shared-network-open"},
 	}

@@ -27,11 +27,11 @@ func privateRanges() suite.Scenario {
 			if len(env.Site.RFC1918) == 0 {
 				return []verdict.Step{probe.NoSite("connect", "private address")}
 			}
-			return connectAll(ctx, env, slices.Concat(env.Site.RFC1918, special))
+			return probe.ReachAllTCP(ctx, env, slices.Concat(env.Site.RFC1918, special))
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is answered from every one of the ranges"},
 		Accept:    dropped,
-		Witnesses: both(func(s probe.Site) []string { return slices.Concat(s.RFC1918, special) }),
+		Witnesses: suite.NothingOut(func(s probe.Site) []string { return slices.Concat(s.RFC1918, special) }),
 		Attempts:  2,
 		Mutants: []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-private-hole", "egress-shared-hole",
 			"kode-gopher-private-hole", "kode-gopher-network-open", "kode-gopher-shared-network-open"},

@@ -29,7 +29,7 @@ func siblingSandbox() suite.Scenario {
 		Attack:     reachSibling,
 		Control:    suite.ControlSpec{At: suite.Router, Why: "the router, whom the sibling's policy lets in, reaches the listener"},
 		Accept:     dropped,
-		Witnesses:  []suite.Witness{flows(sibling)},
+		Witnesses:  []suite.Witness{suite.PolicyDrop(sibling)},
 		Attempts:   2,
 		Listener:   true,
 		Mutants:    []string{"network-unmanaged"},

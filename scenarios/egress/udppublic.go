@@ -39,7 +39,7 @@ func udpPublic() suite.Scenario {
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy gets its datagrams answered"},
 		Accept:    dropped,
-		Witnesses: both(func(s probe.Site) []string { return over("udp", ports(s.PublicUDP, "443")...) }),
+		Witnesses: suite.NothingOut(func(s probe.Site) []string { return over("udp", ports(s.PublicUDP, "443")...) }),
 		Attempts:  2,
 		Mutants:   []string{"network-unmanaged", "egress-open", "egress-public-open", "egress-udp-hole", "kode-gopher-shared-public-open", "kode-gopher-shared-network-open"},
 	}

@@ -122,7 +122,7 @@ func unlistedHost() suite.Scenario {
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is told the same addresses and reaches them"},
 		Accept:    dropped,
-		Witnesses: both(unlisted),
+		Witnesses: suite.NothingOut(unlisted),
 		Attempts:  2,
 		Mutants:   []string{"kode-gopher-shared-allow-list-wildcard", "kode-gopher-shared-network-open"},
 	}
@@ -151,13 +151,13 @@ func otherPort() suite.Scenario {
 			if failed := askFor(ctx, env, env.Site.AllowedHost); failed != nil {
 				return failed
 			}
-			return append(connectAll(ctx, env, otherPorts(env.Site)), probe.Together(func() verdict.Step {
+			return append(probe.ReachAllTCP(ctx, env, otherPorts(env.Site)), probe.Together(func() verdict.Step {
 				return probe.ReachUDP(ctx, env, "open QUIC to "+env.Site.FrontEnd, env.Site.FrontEnd, probe.QUICInitial(env))
 			})...)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is answered at each port, over TCP and UDP"},
 		Accept:    dropped,
-		Witnesses: both(func(s probe.Site) []string { return append(otherPorts(s), quic(s)) }),
+		Witnesses: suite.NothingOut(func(s probe.Site) []string { return append(otherPorts(s), quic(s)) }),
 		Attempts:  2,
 		Mutants:   []string{"kode-gopher-shared-allow-list-any-port", "kode-gopher-shared-network-open"},
 	}

@@ -20,7 +20,6 @@
 package kodegopher
 
 import (
-	"context"
 	"slices"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -44,37 +43,6 @@ func inside() []suite.Scenario {
 // dropped is what a policy's denial looks like from inside. A refusal or a reset
 // comes from somebody beyond the policy, and is none.
 var dropped = []verdict.Class{verdict.Dropped}
-
-// flows demands a policy's drop of a flow to each of the places, and that none
-// was let through. What the site does not have is left out.
-func flows(to func(probe.Site) []string) suite.Witness {
-	return suite.Witness{Name: suite.Flows, Flow: &suite.Flow{To: func(s probe.Site) []string {
-		var out []string
-		for _, place := range to(s) {
-			if place != "" {
-				out = append(out, place)
-			}
-		}
-		return out
-	}}}
-}
-
-// both are the two outside witnesses, for places that the range plays.
-func both(to func(probe.Site) []string) []suite.Witness {
-	return []suite.Witness{{Name: suite.RangeLog}, flows(to)}
-}
-
-// connectAll connects to all addresses at once.
-func connectAll(ctx context.Context, env *probe.Env, addrs []string) []verdict.Step {
-	if len(addrs) == 0 {
-		return []verdict.Step{probe.NoSite("connect", "address for it")}
-	}
-	acts := make([]func() verdict.Step, 0, len(addrs))
-	for _, a := range addrs {
-		acts = append(acts, func() verdict.Step { return probe.ReachTCP(ctx, env, "connect to "+a, a) })
-	}
-	return probe.Together(acts...)
-}
 
 // disclosed marks steps as what the text itself says can be done.
 func disclosed(steps []verdict.Step) []verdict.Step {

@@ -35,7 +35,7 @@ func otherPods() suite.Scenario {
 		},
 		Control:   suite.ControlSpec{At: suite.Router, Why: "a Pod of the same namespace whose way out no policy narrows reaches both"},
 		Accept:    dropped,
-		Witnesses: []suite.Witness{flows(otherPlaces)},
+		Witnesses: []suite.Witness{suite.PolicyDrop(otherPlaces)},
 		Attempts:  2,
 		Listener:  true,
 		Mutants:   []string{"kode-gopher-dns-any-port", "kode-gopher-network-open", "kode-gopher-shared-network-open"},
@@ -77,11 +77,11 @@ func privateInIPv6() suite.Scenario {
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc6052", "https://www.rfc-editor.org/rfc/rfc3056", "https://www.rfc-editor.org/rfc/rfc4193"},
 		Needs:      []suite.Feature{suite.IPv6},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			return connectAll(ctx, env, wrapped)
+			return probe.ReachAllTCP(ctx, env, wrapped)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is answered at each of the addresses"},
 		Accept:    dropped,
-		Witnesses: both(func(probe.Site) []string { return wrapped }),
+		Witnesses: suite.NothingOut(func(probe.Site) []string { return wrapped }),
 		Attempts:  2,
 		Mutants:   []string{"kode-gopher-ipv6-exceptions"},
 	}
@@ -110,7 +110,7 @@ func dnsTunnel() suite.Scenario {
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy gets an answer from both, and its question to the zone's name server"},
 		Accept:    dropped,
-		Witnesses: both(func(probe.Site) []string { return []string{metadataResolver, metadataResolver + "/udp"} }),
+		Witnesses: suite.NothingOut(func(probe.Site) []string { return []string{metadataResolver, metadataResolver + "/udp"} }),
 		Attempts:  2,
 		Mutants:   []string{"kode-gopher-metadata-hole", "kode-gopher-network-open", "kode-gopher-shared-metadata-hole", "kode-gopher-shared-network-open"},
 	}
@@ -171,7 +171,7 @@ func publicData() suite.Scenario {
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy reaches both halves, so what fails is the policy's doing"},
 		Accept:    dropped,
-		Witnesses: both(func(s probe.Site) []string { return append(slices.Clone(s.RFC1918), s.Metadata, s.APIServer) }),
+		Witnesses: suite.NothingOut(func(s probe.Site) []string { return append(slices.Clone(s.RFC1918), s.Metadata, s.APIServer) }),
 		Attempts:  2,
 		Mutants:   []string{"kode-gopher-private-hole", "kode-gopher-metadata-hole", "kode-gopher-network-open"},
 	}

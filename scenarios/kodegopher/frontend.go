@@ -48,11 +48,11 @@ func sharedFrontEnd() suite.Scenario {
 					return errand{"write to a bucket of another project", http.MethodPut, s.AllowedHost, "/" + s.ForeignBucket + "/" + env.Nonce}.run(ctx, s.FrontEnd, env.Nonce)
 				}),
 			})
-			return append(steps, connectAll(ctx, env, closed(s))...)
+			return append(steps, probe.ReachAllTCP(ctx, env, closed(s))...)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy reaches all of them, and the bucket takes what it is sent"},
 		Accept:    dropped,
-		Witnesses: both(closed),
+		Witnesses: suite.NothingOut(closed),
 		Attempts:  2,
 		Timeout:   20 * time.Second,
 		Mutants:   []string{"kode-gopher-shared-allow-list-wildcard", "kode-gopher-shared-allow-list-any-port", "kode-gopher-shared-network-open"},

@@ -27,7 +27,7 @@ func atPort(s suite.Scenario) suite.Scenario {
 	s.Attack = knock
 	s.Control = suite.ControlSpec{At: suite.Router, Why: "a Pod that the policy takes for kode-gopher's server is answered by the runner at the same port"}
 	s.Accept, s.Attempts = dropped, 2
-	s.Witnesses = []suite.Witness{flows(ownPort)}
+	s.Witnesses = []suite.Witness{suite.PolicyDrop(ownPort)}
 	s.Witnesses[0].Flow.From = s.From
 	return s
 }

@@ -32,7 +32,7 @@ func serverFromStranger() suite.Scenario {
 			"server. Whoever reaches the router chooses a sandbox by a header; whoever reaches the port where runs begin gives itself an identity.",
 		From: suite.Control,
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			return connectAll(ctx, env, allServers(env.Site))
+			return probe.ReachAllTCP(ctx, env, allServers(env.Site))
 		},
 		Control: suite.ControlSpec{At: suite.ClientPod, Act: callServer,
 			Why: "a Pod of a namespace with the label for clients is answered by the server in the same window"},
@@ -47,8 +47,10 @@ func innerFromClient() suite.Scenario {
 		Title: "Get around the server to the sandbox router",
 		About: "From a Pod whose namespace has the label for clients, which may call the server, connects to what only the server may call: the sandbox router, where a header chooses a " +
 			"session's sandbox, and the metadata server.",
-		From:   suite.ClientPod,
-		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step { return connectAll(ctx, env, env.Site.Inner) },
+		From: suite.ClientPod,
+		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
+			return probe.ReachAllTCP(ctx, env, env.Site.Inner)
+		},
 		Control: suite.ControlSpec{At: suite.Router, Act: callInner,
 			Why: "a Pod that the policies take for the server is let in, to one of the places at least"},
 		Witnesses: []suite.Witness{atServers(func(s probe.Site) []string { return s.Inner })},
@@ -66,7 +68,7 @@ func allServers(s probe.Site) []string {
 
 // atServers demands a policy's drop on the way to each of the places.
 func atServers(to func(probe.Site) []string) suite.Witness {
-	w := flows(func(s probe.Site) []string { return slices.Clone(to(s)) })
+	w := suite.PolicyDrop(to)
 	w.Flow.Servers = true
 	return w
 }
@@ -79,7 +81,7 @@ func callServer(ctx context.Context, env *probe.Env) []verdict.Step {
 // callInner connects to what is behind the server. Not every place of it is open
 // to the server: a metadata server's port for sandboxes is not.
 func callInner(ctx context.Context, env *probe.Env) []verdict.Step {
-	steps := connectAll(ctx, env, env.Site.Inner)
+	steps := probe.ReachAllTCP(ctx, env, env.Site.Inner)
 	if open := slices.IndexFunc(steps, func(s verdict.Step) bool { return s.OK }); open >= 0 {
 		return steps[open : open+1]
 	}
