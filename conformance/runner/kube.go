@@ -365,18 +365,15 @@ func (k *Kube) ciliumAgent(ctx context.Context, node string) (*corev1.Pod, error
 	return &pods.Items[0], nil
 }
 
-// noNetwork is the runtime handler of gVisor with its network off.
-const noNetwork = "runsc-no-network"
-
 // Detect implements [Ground].
 func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error) {
 	switch feature {
 	case suite.GVisor:
 		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
-		return facts.Handler == "runsc" || facts.Handler == noNetwork || facts.Handler == "gvisor", err
+		return suite.IsGVisor(facts.Handler), err
 	case suite.PodNetwork:
 		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
-		return facts.Handler != noNetwork, err
+		return facts.Handler != suite.NoNetworkHandler, err
 	case suite.IPv6:
 		p := f.Pods[suite.Sandbox]
 		pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})

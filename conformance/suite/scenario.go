@@ -74,6 +74,17 @@ const (
 	RunIdentity Feature = "run-identity"
 )
 
+// NoNetworkHandler is what our own nodes call gVisor with its networking off.
+const NoNetworkHandler = "runsc-no-network"
+
+// IsGVisor tells whether containerd knows gVisor by this name of a runtime
+// handler: "runsc" is upstream's own, "gvisor" is GKE's. The name of a
+// RuntimeClass is free and proves nothing; the handler is what the node's
+// containerd looks up.
+func IsGVisor(handler string) bool {
+	return handler == "runsc" || handler == "gvisor" || handler == NoNetworkHandler
+}
+
 // The witnesses that a scenario can require.
 const (
 	// RangeLog: the range saw the control's nonce and not the attack's.

@@ -33,12 +33,6 @@ func Scenarios() []suite.Scenario {
 	}
 }
 
-// handlers are the names under which gVisor is known to containerd: "runsc" is
-// upstream's own, "gvisor" is GKE's, and "runsc-no-network" is what our own
-// nodes call it with its networking off. The name of the RuntimeClass is free
-// and proves nothing; the handler is what the node's containerd looks up.
-var handlers = map[string]bool{"runsc": true, "gvisor": true, "runsc-no-network": true}
-
 // onGVisor lets the API server say by which handler the Pod runs. It does not
 // call another handler a breach: that is [runtimeHandler]'s verdict, and the
 // other scenarios must be able to find a breach by themselves.
@@ -51,7 +45,7 @@ func readHandler(r suite.Reading) verdict.Statement {
 		Witness: suite.APIServer,
 		// A Pod that is not seen running tells nothing about its runtime.
 		Live:   r.Pod.Node != "" && r.Pod.Phase == "Running",
-		Agrees: r.Pod.RuntimeClass != "" && handlers[r.Pod.Handler],
+		Agrees: r.Pod.RuntimeClass != "" && suite.IsGVisor(r.Pod.Handler),
 		Detail: fmt.Sprintf("runtime class %q, handler %q, phase %q on node %q", r.Pod.RuntimeClass, r.Pod.Handler, r.Pod.Phase, r.Pod.Node),
 	}
 }

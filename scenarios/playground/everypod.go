@@ -51,9 +51,6 @@ func readRuntimes(ctx context.Context, env *suite.APIEnv, namespace string) verd
 	return judgeRuntimes(name, classes, pods)
 }
 
-// gVisors are the handlers under which gVisor is known to containerd.
-var gVisors = map[string]bool{"runsc": true, "gvisor": true, "runsc-no-network": true}
-
 // judgeRuntimes is a pure function.
 func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 	handlers := map[string]string{}
@@ -68,7 +65,7 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 		}
 		n++
 		class, _ := at(p, "spec")["runtimeClassName"].(string)
-		if !gVisors[handlers[class]] {
+		if !suite.IsGVisor(handlers[class]) {
 			others = append(others, fmt.Sprintf("%s with runtime class %q", nameOf(p), class))
 		}
 	}

@@ -38,7 +38,7 @@ func networkOff() suite.Scenario {
 // demandNoNetwork reads which handler started the Pod. It is a pure function.
 func demandNoNetwork(r suite.Reading) verdict.Statement {
 	s := verdict.Statement{
-		Witness: suite.APIServer, Live: r.Pod.Node != "" && r.Pod.Phase == "Running", Agrees: r.Pod.Handler == "runsc-no-network",
+		Witness: suite.APIServer, Live: r.Pod.Node != "" && r.Pod.Phase == "Running", Agrees: r.Pod.Handler == suite.NoNetworkHandler,
 		Detail: fmt.Sprintf("handler %q, phase %q on node %q", r.Pod.Handler, r.Pod.Phase, r.Pod.Node),
 	}
 	s.Breach = s.Live && !s.Agrees
