@@ -143,10 +143,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	if err != nil {
 		return nil, err
 	}
-	namespace, err := guest.Namespace()
-	if err != nil {
-		return nil, err
-	}
+	namespace := guest.Namespace()
 	ground, err := f.ground(pooled(namespace))
 	if err != nil {
 		return nil, err
