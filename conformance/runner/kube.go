@@ -143,7 +143,7 @@ func NewKube(o KubeOptions) (*Kube, error) {
 		k.server = newServer(k)
 	}
 	if o.Pool != "" {
-		k.boxes = &claims{k: k}
+		k.boxes = &pooled{k: k}
 		return k, nil
 	}
 	r, err := newRuns(k)

@@ -232,7 +232,7 @@ func TestWhatATenantStoresIsLabelledAndInTheLedger(t *testing.T) {
 
 func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
 	k := pretended(t, nil)
-	c := &claims{k: k, template: object(templateKind, box, "t")}
+	c := &pooled{k: k, template: object(templateKind, box, "t")}
 	c.template.Object["spec"] = map[string]any{"networkPolicyManagement": "Managed", "podTemplate": map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
 		"spec":     map[string]any{"runtimeClassName": "gvisor"}}}
@@ -364,7 +364,7 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	k := pretended(t, nil, pool)
 	k.t.Refill = 3 * poll
 	begun := time.Now()
-	(&claims{k: k}).refilled(t.Context())
+	(&pooled{k: k}).refilled(t.Context())
 	assert.GreaterOrEqual(t, time.Since(begun), k.t.Refill, "one of two is not whole")
 
 	k = pretended(t, nil, pool)
@@ -377,6 +377,6 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	(&claims{k: k}).refilled(ctx)
+	(&pooled{k: k}).refilled(ctx)
 	assert.NoError(t, ctx.Err(), "it went on once the pool was whole")
 }

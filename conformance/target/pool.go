@@ -98,17 +98,12 @@ func explain(ctx context.Context, k *kube.Client, namespace string, err error) e
 	if listErr != nil {
 		return errors.Join(err, listErr)
 	}
-	for _, b := range boxes.Items {
-		conditions, _, _ := unstructured.NestedSlice(b.Object, "status", "conditions")
-		for _, c := range conditions {
-			m, _ := c.(map[string]any)
-			reason, _ := m["reason"].(string)
-			message, _ := m["message"].(string)
-			// Only this one says more than the Pod's own warnings: the
-			// controller got no Pod from the API server.
-			if m["type"] == "Ready" && m["status"] == "False" && reason == "ReconcilerError" {
-				tell("Sandbox "+b.GetName(), reason, message)
-			}
+	for i := range boxes.Items {
+		// Only this reason says more than the Pod's own warnings: the controller
+		// got no Pod from the API server.
+		b := &boxes.Items[i]
+		if c := kube.ConditionOf(b, "Ready"); c.Status == "False" && c.Reason == "ReconcilerError" {
+			tell("Sandbox "+b.GetName(), c.Reason, c.Message)
 		}
 	}
 	events, listErr := k.Clientset.CoreV1().Events(namespace).List(short, metav1.ListOptions{})

@@ -123,28 +123,36 @@ func podReady(obj *unstructured.Unstructured) state {
 		reason, _, _ := unstructured.NestedString(obj.Object, "status", "reason")
 		return state{failed: true, detail: "it has failed " + reason}
 	}
-	status, message := condition(obj, "Ready")
-	return state{ready: status == "True", detail: fmt.Sprintf("phase %s %s", phase, message)}
+	c := ConditionOf(obj, "Ready")
+	return state{ready: c.Status == "True", detail: fmt.Sprintf("phase %s %s", phase, c.Message)}
 }
 
 func established(obj *unstructured.Unstructured) state {
-	status, message := condition(obj, "Established")
-	if refused, why := condition(obj, "NamesAccepted"); refused == "False" {
-		return state{failed: true, detail: "its names are taken: " + why}
+	if names := ConditionOf(obj, "NamesAccepted"); names.Status == "False" {
+		return state{failed: true, detail: "its names are taken: " + names.Message}
 	}
-	return state{ready: status == "True", detail: "not established " + message}
+	c := ConditionOf(obj, "Established")
+	return state{ready: c.Status == "True", detail: "not established " + c.Message}
 }
 
-func condition(obj *unstructured.Unstructured, kind string) (status, message string) {
+// Condition is what an object's status says of one of its conditions.
+type Condition struct {
+	// Status is True, False or Unknown; empty when the condition is not there.
+	Status          string
+	Reason, Message string
+}
+
+// ConditionOf returns the condition of a type, "Ready"; the zero Condition when
+// the object has none of it.
+func ConditionOf(obj *unstructured.Unstructured, kind string) (c Condition) {
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	for _, c := range conditions {
-		m, ok := c.(map[string]any)
-		if !ok || m["type"] != kind {
-			continue
+	for _, one := range conditions {
+		if m, ok := one.(map[string]any); ok && m["type"] == kind {
+			c.Status, _ = m["status"].(string)
+			c.Reason, _ = m["reason"].(string)
+			c.Message, _ = m["message"].(string)
+			break
 		}
-		status, _ = m["status"].(string)
-		message, _ = m["message"].(string)
-		return status, message
 	}
-	return "", ""
+	return c
 }

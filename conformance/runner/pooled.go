@@ -14,15 +14,17 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/conformance/witness"
+	"github.com/stockade-dev/stockade/infra/kube"
 )
 
-// claims are sandboxes of Agent Sandbox: claimed from a warm pool.
-type claims struct {
+// pooled are the sandboxes of Agent Sandbox, which SandboxClaims get out of a warm
+// pool.
+type pooled struct {
 	k        *Kube
 	template *unstructured.Unstructured
 }
 
-func (c *claims) open(ctx context.Context) error {
+func (c *pooled) open(ctx context.Context) error {
 	pool, err := c.k.get(ctx, poolKind, c.k.o.Pool)
 	if err != nil {
 		return fmt.Errorf("reading the target's warm pool (`stockade up` deploys it): %w", err)
@@ -40,7 +42,7 @@ func (c *claims) open(ctx context.Context) error {
 // pool's new ones for the node; where the template asks for a quarter of it, as
 // the seed's does, the claim's Pod may never fit. A pool that stays short is no
 // error: what the claims then get is what counts.
-func (c *claims) refilled(ctx context.Context) {
+func (c *pooled) refilled(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.k.t.Refill)
 	defer cancel()
 	_ = until(ctx, poll, func() bool {
@@ -54,13 +56,13 @@ func (c *claims) refilled(ctx context.Context) {
 	})
 }
 
-func (c *claims) furnish(f *Field) { f.Sandbox, f.Pod = c.sandbox, c.pod }
+func (c *pooled) furnish(f *Field) { f.Sandbox, f.Pod = c.sandbox, c.pod }
 
-func (c *claims) command(argv []string) []string { return argv }
+func (c *pooled) command(argv []string) []string { return argv }
 
-func (c *claims) ref(name string) Ref { return refOf(object(claimKind, c.k.o.Namespace, name)) }
+func (c *pooled) ref(name string) Ref { return refOf(object(claimKind, c.k.o.Namespace, name)) }
 
-func (c *claims) order(ctx context.Context, name string) error {
+func (c *pooled) order(ctx context.Context, name string) error {
 	u := object(claimKind, c.k.o.Namespace, name)
 	u.SetLabels(map[string]string{RunLabel: c.k.run})
 	if err := unstructured.SetNestedField(u.Object, c.k.o.Pool, "spec", "warmPoolRef", "name"); err != nil {
@@ -72,14 +74,18 @@ func (c *claims) order(ctx context.Context, name string) error {
 // find goes from the claim to its Sandbox and from there to the Pod, and
 // checks the ownership on the way: the first Pod with a fitting label may be
 // another session's.
-func (c *claims) find(ctx context.Context, name string) (target.Pod, error) {
+func (c *pooled) find(ctx context.Context, name string) (target.Pod, error) {
 	k := c.k
 	claim, err := k.get(ctx, claimKind, name)
 	if err != nil {
 		return target.Pod{}, err
 	}
-	if status, why := condition(claim, "Ready"); status != "True" {
-		return target.Pod{}, fmt.Errorf("the claim is not ready: %s", why)
+	switch c := kube.ConditionOf(claim, "Ready"); c.Status {
+	case "True":
+	case "":
+		return target.Pod{}, errors.New("the claim is not ready: it has no condition Ready yet")
+	default:
+		return target.Pod{}, fmt.Errorf("the claim is not ready: %s: %s", c.Reason, c.Message)
 	}
 	box, _, _ := unstructured.NestedString(claim.Object, "status", "sandbox", "name")
 	if box == "" {
@@ -118,23 +124,8 @@ func owns(uid types.UID, refs []metav1.OwnerReference) bool {
 	return false
 }
 
-func condition(u *unstructured.Unstructured, kind string) (status, why string) {
-	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range all {
-		m, ok := c.(map[string]any)
-		if !ok || m["type"] != kind {
-			continue
-		}
-		status, _ = m["status"].(string)
-		reason, _ := m["reason"].(string)
-		message, _ := m["message"].(string)
-		return status, reason + ": " + message
-	}
-	return "", "no condition " + kind + " yet"
-}
-
 // sandbox is a compliant Sandbox of the target's own template.
-func (c *claims) sandbox() suite.Object { return c.k.wrap(sandboxKind, SandboxSpec(c.template)) }
+func (c *pooled) sandbox() suite.Object { return c.k.wrap(sandboxKind, SandboxSpec(c.template)) }
 
 // SandboxSpec returns, as a copy, what a template says of its Sandboxes.
 func SandboxSpec(template *unstructured.Unstructured) map[string]any {
@@ -150,7 +141,7 @@ func SandboxSpec(template *unstructured.Unstructured) map[string]any {
 
 // pod is a compliant Pod of the target's own template, as the controller would
 // make it.
-func (c *claims) pod() suite.Object {
+func (c *pooled) pod() suite.Object {
 	spec, _, _ := unstructured.NestedMap(c.template.Object, "spec", "podTemplate", "spec") // a deep copy
 	if spec == nil {
 		spec = map[string]any{}
