@@ -307,8 +307,8 @@ func (a *App) complain(err error) {
 	}
 }
 
-// full tells whether an error is for lack of space on the disk, which any write may
-// meet, those of programs that were called as well.
+// full tells whether an error is for lack of space on the disk. Any write may fail
+// of it, also in a program that was called, of which only the text is known.
 func full(err error) bool {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return true

@@ -330,7 +330,8 @@ func (a *App) deliver(r *report.Report, waivers []report.Waiver, o output) error
 	for _, id := range r.Waive(waivers) {
 		a.progress().Note("the waiver for %s was not needed: remove it", id)
 	}
-	// A full disk must not keep what was found from who is looking.
+	// The report is written wherever else it goes even if it cannot be kept: on a
+	// full disk the user must see it all the same.
 	path, err := a.save(r)
 	errs := []error{err}
 	if err == nil {

@@ -32,12 +32,12 @@ import (
 // enforcement is the scenario that shows that network policies are enforced at all.
 const enforcement = "sandbox.policy-enforced"
 
-// enforcementOf returns the scenario without which no network verdict of a target is
-// Held: that of the deployment which the profile is about. Another target of it, the
-// seed's template or a user's, may let everything public out, and a scenario that is
-// not of the profile could not hold: the default policy lets everything public out
-// too, and a run of the playground has no network that a policy could drop. There each
-// verdict that rests on a policy still needs a drop by one in the flow log.
+// enforcementOf returns the scenario that must be Held before any network verdict
+// of the target may be; nil where it cannot be asked. That is so for a target that
+// is not the profile's own (the seed's template, a user's), and for a profile that
+// does not have the scenario: the default policy lets everything public out, and a
+// run of the playground has no network that a policy could close. There each
+// verdict that rests on a policy still needs a drop by that policy in the flow log.
 func enforcementOf(p suite.Profile, target string) *suite.Scenario {
 	s, ok := all.Registry.Get(enforcement)
 	if !ok || target != p.Target || !p.Has(s) {
@@ -112,9 +112,9 @@ func (f *field) declared(t descriptor.Target) []suite.Feature {
 	return append(slices.Clone(f.Features), suite.RunIdentity)
 }
 
-// routerOf is the namespace of the Pod that looks like the router, or whoever
-// else a target's policy lets in: where the target has a server of its own that
-// is beside it, and elsewhere the runner's default.
+// routerOf is the namespace of the router's stand-in: the target's own where the
+// target has a server, beside which the stand-in is; else empty, for the runner's
+// default.
 func routerOf(t descriptor.Target) string {
 	if t.Gateway != "" {
 		return t.Namespace

@@ -110,7 +110,7 @@ func (a *App) newest() (map[string]*report.Report, error) {
 			parts[p.ID] = r
 		}
 	}
-	// What it says may be another thing by now.
+	// A later run of only a part of the profile may have come to another verdict.
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
 		a.progress().Note("%s is as the run %s found it; the later run %s, of a part of it, says %s: `stockade report %s`",
 			id, out[id].ID, parts[id].ID, parts[id].Summary.Text, parts[id].ID)

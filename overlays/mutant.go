@@ -310,9 +310,9 @@ func (m Mutant) build(disk filesys.FileSystem) ([]unstructured.Unstructured, err
 	return objects, nil
 }
 
-// attach makes the mutant's own service the one of its runs: it gets the rights
-// there, it reads what a run is there, and it makes its Pods there. In the
-// playground itself the three are written down.
+// attach makes the mutant's own execution service the one of the mutant's runs: it
+// gives it the rights in their namespace, and makes it read the template and create
+// the Pods there. In the playground itself the manifests say all three.
 func (m Mutant) attach(objects []unstructured.Unstructured) error {
 	var template string
 	for _, o := range objects {

@@ -85,9 +85,9 @@ func Images(module fs.FS, parts []Part) ([]string, error) {
 	return slices.Compact(own), nil
 }
 
-// changeEachImage puts what change returns in the place of every image that an object
-// names. Of a ConfigMap it returns the data, which may hold the copy of a Pod template
-// that the execution service reads.
+// changeEachImage replaces every image that an object names by what change returns
+// for it. Of a ConfigMap, which may hold the copy of a Pod template for the
+// execution service, it returns the changed data.
 func changeEachImage(o *unstructured.Unstructured, change func(string) string) (data map[string]string, err error) {
 	if o.GetKind() != "ConfigMap" {
 		changeImages(o.Object, change)

@@ -102,10 +102,10 @@ func layout(module fs.FS) (filesys.FileSystem, error) {
 // name of the object.
 const definitions = "/definitions"
 
-// headsOf returns what writes a file of the module. Of a CustomResourceDefinition
-// kustomize gets the head alone, without the schema, which [build] puts back: it
-// copies a file once for each level of it, and would take a second for the two that
-// have 400 kB.
+// headsOf returns the function that writes the module's files for kustomize. Of a
+// CustomResourceDefinition it writes the head without the schema, which [whole]
+// puts back afterwards: kustomize copies a file once for each level of nesting,
+// which takes a second for the two of 400 kB.
 func headsOf(disk filesys.FileSystem) func(name string, text []byte) error {
 	return func(name string, text []byte) error {
 		head, _, long := bytes.Cut(text, []byte("\nspec:\n"))

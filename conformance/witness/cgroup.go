@@ -80,12 +80,13 @@ func (n *Numbers) Problem() string {
 	return n.problem
 }
 
-// Around returns the samples that enclose begin and end: the last one not
-// after begin, and the first one not before end, with the time between the
-// two. Where the cgroup had gone by then, with the Pod, it is the last one that
-// there was. Without a reading on both sides, of which the later may be that
-// nothing is left, it reports false: a reader that ended during the attempt
-// did not see what came of it.
+// Around returns the numbers of the last sample not after begin and of the first
+// one not before end, and the time between the two. Where the Pod's cgroup is gone
+// by end, the later numbers are the last that there were.
+//
+// It reports false without a sample on each side of the attempt; that the cgroup is
+// gone counts as one at the end. A reader that was lost during the attempt did not
+// see what came of it.
 func (n *Numbers) Around(begin, end time.Time) (before, after map[string]float64, elapsed time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

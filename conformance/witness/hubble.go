@@ -170,20 +170,26 @@ type FlowQuery struct {
 	Begin, Until time.Time
 }
 
-// JudgeFlows states what the flows say. The witness lives when flows of the control
-// Pod were seen in the window past every policy: the export works, and says where
-// a packet was, without which no breach could be seen in it. It agrees when
-// a policy dropped a packet from the attacker to every one of the destinations,
-// for a probe that sends nothing, or to one place and not to the others, was
-// denied nothing there. A packet that a policy let pass is a breach, whatever
-// was dropped beside it and whatever is in it.
+// JudgeFlows states what the flows of a window say of an attack.
 //
-// At a destination that is any address, a drop at one says nothing of another:
-// what tells there is that no packet passed. So the flows must go back to the
-// window's beginning, or whoever floods the log could write over what passed.
+// The witness is live when a flow of the control Pod was seen past every policy:
+// then the export works, and says at which point a packet was seen, without which
+// no breach could be told.
 //
-// Hubble may lose events. A drop that was lost makes the statement no
-// agreement, which is Inconclusive, and tried again; it never makes a breach.
+// It agrees when a policy dropped a packet from the attacker to every one of the
+// destinations. One destination without a drop is enough to disagree: a probe that
+// sent nothing there, or nothing at all, was denied nothing.
+//
+// A packet that a policy let pass is a breach, whatever was dropped beside it and
+// whatever is in it.
+//
+// A destination may be any address ("*:53/udp"). A drop at one address says nothing
+// of the others there; what counts is that no packet passed. So the flows must
+// reach back to the window's beginning, or whoever floods the log could have
+// written over what passed.
+//
+// Hubble may lose events. A drop that was lost makes the statement disagree, which
+// is Inconclusive and is tried again; it never makes a breach.
 func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 	s := verdict.Statement{Witness: FlowsName}
 	from, control, guarded := parsed(q.From), parsed(q.Control), parsed(q.Guarded)

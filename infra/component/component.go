@@ -2,11 +2,11 @@
 
 // Package component declares Pulumi components that others can wait for.
 //
-// Pulumi's DependsOn of a component means its children, and Pulumi for Go asks for
-// them while the resource that waits is registered, which goes on beside the
-// program (v3.276.0: addChild and addDependency both run in a resource's own
-// goroutine). A child whose turn has not come by then is not waited for. Here a
-// component knows its children from the moment when they are declared.
+// To depend on a component is to depend on its children. Pulumi's SDK for Go asks
+// for these in a goroutine of its own while the waiting resource is being
+// registered, and children are added in goroutines too (v3.276.0: addDependency,
+// addChild). A child that has not been added by then is not waited for. A component
+// of this package knows its children from the moment they are declared.
 package component
 
 import (
@@ -57,7 +57,8 @@ func Register(ctx *pulumi.Context, typ, name string, c Component, opts ...pulumi
 	return ctx.RegisterComponentResource(typ, name, c, opts...)
 }
 
-// After waits for the resources, and of a component for all that it has declared.
+// After is pulumi.DependsOn, where a component among the resources stands for all
+// that it has declared so far.
 func After(resources []pulumi.Resource) pulumi.ResourceOption {
 	var all []pulumi.Resource
 	for _, r := range resources {

@@ -265,8 +265,9 @@ func judgePrograms(f Facts) Finding {
 	}
 }
 
-// shared softens a finding about what the engine that runs here has taken its share
-// of: with a cluster that stands there is less than it needed before.
+// shared softens a finding about memory or disk space where an engine runs already:
+// the cluster in it has taken its share, so that less has to be free than before
+// there was one.
 func (f Facts) shared(found Finding) Finding {
 	if f.Engine && found.Level == Fail {
 		found.Level = Warn

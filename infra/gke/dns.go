@@ -19,8 +19,9 @@ const RestrictedRange = "199.36.153.4/30"
 
 var restrictedAddresses = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"}
 
-// restrictedDomains are Google's domains for APIs and images, each with the name
-// that carries the addresses. That of googleapis.com has none itself.
+// restrictedDomains are Google's domains for APIs and images. carrier is the name
+// in each that has the address records, for which all other names of the domain are
+// aliases; googleapis.com itself has no addresses.
 var restrictedDomains = []struct{ domain, carrier string }{
 	{"googleapis.com", "restricted.googleapis.com"},
 	{"gcr.io", "gcr.io"},

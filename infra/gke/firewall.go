@@ -72,7 +72,7 @@ func NewFirewall(ctx *pulumi.Context, name string, args FirewallArgs, opts ...pu
 	for _, r := range []egressRule{
 		{name: "own", about: "The cluster's own addresses", priority: 1000, to: args.Own, protocol: "all"},
 		{name: "google", about: "Google's restricted addresses", priority: 1000, to: []string{RestrictedRange}, protocol: "tcp", ports: []string{"443"}},
-		// Else a network that is peered later would count as public.
+		// Without this rule, a network that is peered later would count as public.
 		{name: "private", about: "Private addresses that are not the cluster's", priority: 1500, deny: true,
 			to: []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"}},
 		public,

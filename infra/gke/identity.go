@@ -13,8 +13,8 @@ import (
 	"github.com/stockade-dev/stockade/infra/component"
 )
 
-// NodeRole is all that a node needs in its project: to write logs and metrics.
-// That it may pull images stands at the registry.
+// NodeRole is all that a node needs in its project: to write logs and metrics. The
+// right to pull images is given by [NewRegistry], on the repository alone.
 const NodeRole = "roles/container.defaultNodeServiceAccount"
 
 // Email is that of a service account which a component here makes. It is known

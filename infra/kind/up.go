@@ -213,9 +213,9 @@ func (o Options) refresh(ctx context.Context, id Identity, archives []string, re
 	return nil
 }
 
-// imported are the archives whose images the nodes have, when more came to those that
-// they had: one of the same program took its tag over, and going back to the older one
-// means importing it again.
+// imported returns the archives whose images the nodes have after an import of
+// more. An archive of the same program is left out: its image has lost its tag to
+// the new one, so that going back to it takes another import.
 func imported(had, more []string) []string {
 	program := func(archive string) string { return archive[:max(0, strings.LastIndexByte(archive, '-'))] }
 	kept := slices.DeleteFunc(slices.Clone(had), func(a string) bool {

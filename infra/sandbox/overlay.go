@@ -86,8 +86,9 @@ func NewOverlay(ctx *pulumi.Context, name string, args *OverlayArgs, opts ...pul
 				options = append(options, pulumi.AdditionalSecretOutputs([]string{"data", "stringData"}))
 			}
 			if object.GetKind() == "ServiceAccount" && object.GetName() == "default" {
-				// It would be there again the moment it is deleted, and its end waited
-				// for in vain. It goes with its namespace.
+				// Kubernetes makes a namespace's default account again the moment
+				// it is deleted, and the provider would wait for its end in vain.
+				// It goes with its namespace.
 				options = append(options, pulumi.RetainOnDelete(true))
 			}
 			r := &apiObject{}
@@ -130,11 +131,11 @@ func resourceName(overlay string, o *unstructured.Unstructured) string {
 	return strings.Join(append(parts, o.GetName()), "/")
 }
 
-// inputs are the object's fields. What a preview shows may go by a name still: the
-// image comes to the nodes during the update.
+// inputs are the object's fields. A preview may show an image by its tag: the
+// digest is known when the image has come to the nodes, which is during the update.
 func (a *OverlayArgs) inputs(o *unstructured.Unstructured, preview bool) pulumi.Map {
 	m := pulumi.Map{}
-	// Where no digest is missed without any, there is nothing to wait for.
+	// An object in which nothing is pinned does not wait for the digests.
 	pins := a.Pin != nil && a.Pin(o.DeepCopy(), nil) != nil
 	for k, v := range o.Object {
 		switch {

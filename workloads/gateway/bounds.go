@@ -17,9 +17,9 @@ import (
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
 
-// MaxSessions is how many sessions a user may have in one server at a time where
-// nobody says another number. It is more than anybody needs, whose sandboxes are
-// few, and more than the suite opens at once to see how few.
+// MaxSessions is how many sessions a user may have in one server at a time by
+// default. It is more than anybody needs with so few sandboxes, and more than the
+// suite opens at once when it counts them.
 const MaxSessions = 128
 
 // Bounds of what a server keeps for its users, together a part of the memory
@@ -42,7 +42,7 @@ const (
 // it is silent, and a call when its time is over.
 const retryAfter = 10 * time.Second
 
-// budget is what users may have of something at a time: each so much, and all of
+// budget bounds what users may have of something at a time: each user, and all of
 // them together.
 type budget struct {
 	each, all int64
@@ -54,8 +54,8 @@ type budget struct {
 
 func newBudget(each, all int64) *budget { return &budget{each: each, all: all, of: map[string]int64{}} }
 
-// take gives a user so much, or nothing. It waits for nobody: who waits for
-// memory has some.
+// take gives a user n of it, or nothing, at once: a request that waited for memory
+// would hold some meanwhile.
 func (b *budget) take(user string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -109,7 +109,7 @@ func inUse(r, by *record) error {
 	return &apiError{400, "resourceInUseByAnotherResource", fmt.Sprintf("The resource '%s' is already being used by '%s'", r.ID, by.ID)}
 }
 
-// member refuses a grant to somebody who does not exist.
+// acceptMember refuses a grant to somebody who does not exist.
 func acceptMember(c *Cloud, _ string, v values) error {
 	if id := text(v, "serviceAccountId"); id != "" {
 		if err := c.needs(typeAccount, id); err != nil {

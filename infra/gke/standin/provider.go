@@ -417,7 +417,7 @@ func (p *provider) delete(req *pulumirpc.DeleteRequest) error {
 	}
 	r := p.c.get(req.GetType(), req.GetId())
 	if r == nil {
-		// Who wants it gone has what he wants.
+		// It is gone already, which is all that was asked for.
 		return nil
 	}
 	if k.keep != nil {

@@ -107,9 +107,9 @@ func (c Command) Run(ctx context.Context, home string, line func(string), args .
 	}
 	// Ending it is done below: the end of a context would kill at once.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, args...)
-	// Without a home the command's default is meant, where a cluster was made that
-	// names none, and not what the variable says in this shell: `down` removes
-	// whatever stands there.
+	// A resource that names no home means the command's default, in which its
+	// cluster was made. STOCKADE_HOME of the present shell must not replace that:
+	// `down` would remove whatever stands there.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, homeEnv+"=") })
 	if home != "" {
 		cmd.Env = append(cmd.Env, homeEnv+"="+home)

@@ -194,10 +194,11 @@ func sameNames(a, b resource.PropertyMap, key resource.PropertyKey) bool {
 	return errA == nil && errB == nil && slices.Equal(before, after)
 }
 
-// updatedOutputs are the properties that a cluster will have after an update in place:
-// its old ones, but for the images where their programs are others, and for everything
-// where it is not healthy, since what mends that may make another cluster. The images
-// that more profiles bring are not among them yet.
+// updatedOutputs are the properties, as far as they are known beforehand, of a
+// cluster after an update in place. A healthy cluster keeps its own, except for its
+// images where its programs change; the images that further profiles bring are not
+// in them yet. Of a cluster that is not healthy nothing is known: what mends it may
+// make another one.
 func updatedOutputs(inputs, state resource.PropertyMap) resource.PropertyMap {
 	out := unknownOutputs(inputs)
 	if v := state[propHealthy]; !v.IsBool() || !v.BoolValue() {

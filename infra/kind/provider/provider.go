@@ -459,9 +459,10 @@ func (o *operation) converge(id string) (place, error) {
 	if lookErr != nil {
 		at = place{}
 	}
-	// An update that failed, or was interrupted, beside a cluster that is the state's own
-	// and is well: the engine makes it again by the error alone. Were it recorded as
-	// broken, the next one would delete the cluster with all that is deployed there.
+	// The cluster of the state is there and well, and only its update has failed or
+	// was interrupted. The error alone makes the engine try again. If the cluster
+	// were recorded as broken, the next update would delete it with all that is
+	// deployed in it.
 	if id == "" || at.UID != id {
 		at.Healthy = false
 	}

@@ -65,8 +65,9 @@ func (t Timeouts) orDefaults() Timeouts {
 		t.Stop = 15 * time.Second
 	}
 	if t.Answer == 0 {
-		// It takes milliseconds; what follows from no answer at all, on a machine
-		// that is merely busy, is the end of a cluster.
+		// An answer takes milliseconds. The wait is long all the same, because an
+		// engine that does not answer is taken for dead and its cluster is removed,
+		// and a machine that is merely busy must not cause that.
 		t.Answer = 30 * time.Second
 	}
 	if t.Remove == 0 {

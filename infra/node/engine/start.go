@@ -93,9 +93,9 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	return e.removeContainers(ctx)
 }
 
-// stands is healthy for who would clear away an engine that is not. That nobody
-// waits for the answer any more says nothing about the engine: a Ctrl-C must not
-// end a cluster that is well.
+// stands is [Engine.healthy] for callers that clear away an engine which is not.
+// When ctx ends before there is an answer, that is an error and no answer: a Ctrl-C
+// must not end a cluster that is well.
 func (e *Engine) stands(ctx context.Context) (bool, error) {
 	healthy := e.healthy(ctx)
 	if err := context.Cause(ctx); err != nil && !healthy {

@@ -166,8 +166,9 @@ func (e *Engine) containerIDs() ([]string, error) {
 	return ids, nil
 }
 
-// shimmed adds to the containers those that a shim of this engine's is there for: who
-// has deleted the folder while the engine ran has deleted what dockerd knew of them.
+// shimmed adds the containers for which a shim of this engine still runs. dockerd's
+// own records of them are gone when somebody deletes the engine's folder while it
+// runs.
 func shimmed(all []process, dir string, containers []string) []string {
 	for _, p := range all {
 		if !ours(p, dir, nil) || !strings.HasPrefix(filepath.Base(p.Args[0]), "containerd-shim") {

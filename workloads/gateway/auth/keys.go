@@ -25,9 +25,10 @@ type KeySet = oidc.KeySet
 // symmetric one a public key would sign.
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
-// How often a signer is asked for its keys at most, how old they may be before it is
-// asked again, and how long it is left alone when it did not answer. Signers publish
-// a key long before they use it, and take one back that is known to others.
+// fetchEvery is the least time between two requests to a signer, maxAge how old its
+// keys may be before it is asked again, and fetchRetry how long it is left alone
+// when it did not answer. Signers publish a key long before they use it, and take
+// back one that others have come to know.
 const (
 	fetchEvery   = time.Minute
 	maxAge       = time.Hour
@@ -36,9 +37,9 @@ const (
 	freshWait    = time.Second // for an answer whether a known key is still one
 )
 
-// RemoteKeys are the keys that a signer publishes. Anybody can send a token, so
-// that no token decides whether the signer is asked: a key that is not known is
-// looked for so often and no more, in one request for all who wait.
+// RemoteKeys are the keys that a signer publishes. Anybody can send a token with an
+// unknown key, so a token must not decide how often the signer is asked: at most
+// every fetchEvery, and once for all who wait.
 type RemoteKeys struct {
 	url    string
 	client *http.Client

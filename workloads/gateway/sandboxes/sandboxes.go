@@ -62,9 +62,10 @@ type Timeouts struct {
 // Options say where sandboxes come from.
 type Options struct {
 	Client dynamic.Interface
-	// Keep renews and ends what sessions have; nil means Client. With a client
-	// that has a rate of its own, a user who asks for sandboxes without end does
-	// not hold up the renewals of all others until theirs are gone.
+	// Keep is the client that renews and ends claims; nil means Client. It should
+	// have a request rate of its own: with one for both, a user who asks for
+	// sandboxes without end would hold up the renewals of all others until their
+	// claims expire.
 	Keep      dynamic.Interface
 	Namespace string
 	Pool      string // the SandboxWarmPool
@@ -373,9 +374,9 @@ func Addresses(sandbox *unstructured.Unstructured) (out []netip.Addr) {
 	return out
 }
 
-// Locate returns the addresses that a sandbox has now: its Pod may be another one by
-// now, and who has the old one's address another session. [ErrLost] means that there
-// is none, or that its Pod has ended.
+// Locate returns the addresses that a sandbox has now. They are asked for each
+// time, because its Pod may have been replaced and the old address may belong to
+// another session's. [ErrLost] means that there is none, or that its Pod has ended.
 func (m *Manager) Locate(ctx context.Context, b *Sandbox) ([]netip.Addr, error) {
 	sandbox, err := m.o.Keep.Resource(Boxes).Namespace(m.o.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (string(sandbox.GetUID()) != b.UID || sandbox.GetDeletionTimestamp() != nil || Ended(sandbox)) {
@@ -391,9 +392,9 @@ func (m *Manager) Locate(ctx context.Context, b *Sandbox) ([]netip.Addr, error) 
 	return addrs, nil
 }
 
-// Ended tells whether a Sandbox's Pod has come to its end (evicted, say, which its
-// program can bring about). It keeps its address in the API, while the network may have
-// given it to another session's.
+// Ended tells whether a Sandbox's Pod has come to its end, such as by an eviction,
+// which its program can bring about. The API still names its address, which the
+// network may have given to another session's Pod.
 func Ended(sandbox *unstructured.Unstructured) bool { return condition(sandbox, "Finished") }
 
 // condition tells whether an object's status says yes to a condition.
