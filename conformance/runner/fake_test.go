@@ -67,8 +67,9 @@ func (g *ground) Open(_ context.Context, run string, led *Ledger, _ Timeouts) (*
 			suite.Control: pod("control", "10.0.0.3"), suite.Router: pod("router", "10.0.0.4"),
 		},
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true},
-		Site:      probe.Site{Own: "10.0.0.1", ListenPort: 47321, PublicTCP: "203.0.113.7:8080"},
-		Namespace: "ns",
+		APIEnv: suite.APIEnv{
+			Namespace: "ns", Site: probe.Site{Own: "10.0.0.1", ListenPort: 47321, PublicTCP: "203.0.113.7:8080"},
+		},
 	}
 	if g.furnish != nil {
 		g.furnish(f)

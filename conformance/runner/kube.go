@@ -187,9 +187,9 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 	if err := k.boxes.open(ctx); err != nil {
 		return nil, err
 	}
-	f := &Field{Pods: map[suite.Role]target.Pod{}, Namespace: k.o.Namespace, Controls: k.o.System,
+	f := &Field{Pods: map[suite.Role]target.Pod{},
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.Impostor: true, suite.ClientPod: true}}
-	f.API = &tenant{k: k}
+	f.API, f.Namespace, f.Controls = &tenant{k: k}, k.o.Namespace, k.o.System
 	k.boxes.furnish(f)
 	if k.server != nil {
 		if err := k.server.furnish(ctx, f); err != nil {

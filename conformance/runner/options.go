@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/conformance/witness"
@@ -77,27 +76,12 @@ type Field struct {
 	Pods map[suite.Role]target.Pod
 	// Preloaded are the roles whose image has the probe.
 	Preloaded map[suite.Role]bool
-	Site      probe.Site
+	// APIEnv is what scenarios of the API get, and Site also those in a Pod. Nonce
+	// and Live are each attempt's own, and empty here.
+	suite.APIEnv
 	// Aliases maps a Service's "ip:port" to its endpoints: policies are asked
 	// after the translation, and drops are seen there.
 	Aliases map[string][]string
-	// What follows is for the scenarios of the API; see suite.APIEnv.
-	Namespace  string
-	API        suite.Client
-	Sandbox    func() suite.Object
-	Pod        func() suite.Object
-	Components []string
-	Account    string
-	Controls   string
-	Do         func(ctx context.Context, as suite.Identity, r suite.Request) (suite.Answer, error)
-	Execute    func(ctx context.Context, p suite.Program) (suite.Execution, error)
-	Open       func(ctx context.Context, caller string) (suite.Session, error)
-	Callers    []string
-	Token      func(caller string) string
-	Gateway    string
-	Send       func(ctx context.Context, service, port string, m suite.Message) (suite.Reply, error)
-	Held       func(ctx context.Context, caller string) ([]suite.Holding, error)
-
 	// Servers are the nodes of the target's own servers.
 	Servers []string
 	// Settle waits until what the sessions of the run had is gone, and tells of

@@ -342,19 +342,14 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 	a := verdict.Attempt{Nonce: newNonce(), Start: sc.r.now()}
 	ctx, cancel := context.WithTimeout(ctx, timeout(s))
 	defer cancel()
-	env := &suite.APIEnv{
-		Nonce: a.Nonce, API: sc.field.API, Namespace: sc.field.Namespace,
-		Sandbox: sc.field.Sandbox, Pod: sc.field.Pod, Site: sc.field.Site,
-		Live: sc.field.Pods[suite.Sandbox].Name, Components: sc.field.Components, Account: sc.field.Account, Controls: sc.field.Controls,
-		Do: sc.field.Do, Execute: sc.field.Execute,
-		Callers: sc.field.Callers, Token: sc.field.Token, Gateway: sc.field.Gateway, Send: sc.field.Send, Held: sc.field.Held,
-	}
-	if sc.field.Open != nil {
-		l := &lent{open: sc.field.Open}
+	env := sc.field.APIEnv
+	env.Nonce, env.Live = a.Nonce, sc.field.Pods[suite.Sandbox].Name
+	if env.Open != nil {
+		l := &lent{open: env.Open}
 		defer l.Close()
 		env.Open = l.Open
 	}
-	steps, err := guarded(ctx, act, env)
+	steps, err := guarded(ctx, act, &env)
 	a.Steps, a.End = steps, sc.r.now()
 	a.Complete = err == nil && ctx.Err() == nil
 	if err == nil {
