@@ -20,13 +20,13 @@ const (
 	maxDepth = 64
 )
 
-// Words that Pulumi writes in place of a value.
-const (
-	sigKey = "4dabf18193072939515e22adb298388d"
-)
+// sigKey is in the map that Pulumi writes in place of a secret, an asset or a
+// reference (github.com/pulumi/pulumi/sdk/v3/go/common/resource/sig).
+const sigKey = "4dabf18193072939515e22adb298388d"
 
-// sentinels stand for values that are not known before the cloud answers
-// (github.com/pulumi/pulumi/sdk/v3/go/common/resource/sig).
+// sentinels are the texts that Pulumi writes in place of values that are not known
+// before the cloud answers
+// (github.com/pulumi/pulumi/sdk/v3/go/common/resource/plugin).
 var sentinels = map[string]bool{
 	"1c4a061d-8072-4f0a-a4cb-0ff528b18fe7": true, // bool
 	"3eeb2bf0-c639-47a8-9e75-3b44932eb421": true, // number

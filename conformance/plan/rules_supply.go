@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -289,12 +290,7 @@ func images(v any) (out []map[string]any, whole bool) {
 			below(x)
 		}
 	case map[string]any:
-		keys := make([]string, 0, len(v))
-		for k := range v {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
+		for _, k := range slices.Sorted(maps.Keys(v)) {
 			switch list, isList := v[k].([]any); k {
 			case "containers", "initContainers", "ephemeralContainers":
 				if !isList {

@@ -223,7 +223,7 @@ func WatchCgroup(ctx context.Context, root, uid string, every time.Duration, in 
 	}
 }
 
-// watch remembers the folders, whose search is the dear part, and the peaks.
+// watch remembers the folders, which take long to find, and the peaks.
 type watch struct {
 	root, uid string
 	dirs      []string

@@ -21,7 +21,8 @@ type Site struct {
 	PublicDNS  string `json:"publicDNS,omitempty"`  // a resolver out there, "8.8.8.8:53"
 	PublicICMP string `json:"publicICMP,omitempty"` // "203.0.113.7"
 	Metadata   string `json:"metadata,omitempty"`   // "169.254.169.254:80"
-	// Metadata's other doors: aliases and the addresses behind its DNAT.
+	// MetadataAlso are other ways to the metadata server: aliases, and the
+	// addresses to which GKE's data planes rewrite its address.
 	MetadataAlso []string `json:"metadataAlso,omitempty"`
 	// Tunnel is a zone whose name server the range plays.
 	Tunnel string `json:"tunnel,omitempty"` // "tunnel.stockade.test."

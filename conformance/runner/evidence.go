@@ -188,8 +188,9 @@ func (sc *scene) spellings(to string) []string {
 	return out
 }
 
-// guarded are the addresses of the Pods that the template's policy selects: it
-// looks at what comes in there, after whatever let the packet out.
+// guarded are the addresses of the Pods that the template's policy selects. That
+// policy looks at what comes in there, so a packet that another Pod's policy let
+// out has not got through yet.
 func (sc *scene) guarded() []string {
 	var out []string
 	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
@@ -255,10 +256,10 @@ func core(kind suite.Kind) verdict.Expect {
 	return verdict.MustFail
 }
 
-// strict takes from the sandbox the word on what it is allowed. Only a claim of
-// kind limit discloses an exposure, and only one of kind function has work that
-// must be done; anywhere else such a step is an attack like all others, and its
-// success is a breach.
+// strict leaves to the declaration, and not to the sandbox, what is expected of a
+// step. Only a claim of kind limit discloses an exposure, and only one of kind
+// function has work that must be done; in any other scenario such a step is an
+// attack like all others, and its success is a breach.
 func strict(a verdict.Attempt, kind suite.Kind) verdict.Attempt {
 	a.Steps = slices.Clone(a.Steps)
 	for i, s := range a.Steps {

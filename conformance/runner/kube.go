@@ -67,10 +67,10 @@ type KubeOptions struct {
 	// authenticate there, by name; empty where nobody has to.
 	Gateway string
 	Callers map[string]string
-	// System is the namespace of the control Pods and of the impostor, default
-	// stockade-system. Router is that of the router stand-in, from which alone
-	// the sandboxes' policy lets the router in; default agent-sandbox-system.
-	// They carry RoleLabel control, impostor and router.
+	// System is the namespace of the control Pods and of the impostor; default
+	// stockade-system. Router is that of the router's stand-in, which the
+	// sandboxes' policies take for the router; default agent-sandbox-system. The
+	// Pods are found by [RoleLabel]: control, impostor and router.
 	System, Router string
 	// Clients is the namespace, default stockade-clients, of the Pod that may
 	// call the server. It carries RoleLabel client.
@@ -96,11 +96,12 @@ type Kube struct {
 	server *server
 }
 
-// boxes are the sandboxes of a target, in the way in which it makes them.
+// boxes makes a target's sandboxes in the target's own way: out of a warm pool
+// ([pooled]), or by an execution service ([runs]).
 type boxes interface {
 	// open reads what the target says of its sandboxes.
 	open(ctx context.Context) error
-	// ref is the object that a sandbox goes with.
+	// ref is the object whose deletion removes a sandbox.
 	ref(name string) Ref
 	// order asks for a sandbox, and find returns its Pod once it is ready.
 	order(ctx context.Context, name string) error

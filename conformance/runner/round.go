@@ -302,7 +302,8 @@ func (sc *scene) batch(ctx context.Context, role suite.Role, orders []*order, pa
 		return
 	}
 	b := target.Batch{Pod: pod, Preloaded: sc.field.Preloaded[role], Plan: probe.Plan{Site: sc.field.Site, Parallel: parallel}}
-	// No schedule of n workers takes longer than the sum's n-th part and one more.
+	// Workers that each take the next order end within their share of the sum and
+	// the longest order.
 	var sum, longest time.Duration
 	for _, o := range orders {
 		b.Plan.Orders = append(b.Plan.Orders, o.Order)

@@ -188,9 +188,9 @@ func (r *execution) attack(ctx context.Context) error {
 	return nil
 }
 
-// oneByOne orders those that run alone: first those that leave the sandbox as it
-// is. After the first that may kill it come those that have no use for it: it
-// comes back meanwhile.
+// oneByOne orders the trials that run alone: first those that use the sandbox and
+// leave it as it is, then the first that may kill it. While the sandbox comes back,
+// those run that have no use for it, and after them the others that may kill it.
 func oneByOne(alone, fatal []*trial) []*trial {
 	var within, outside []*trial
 	for _, c := range alone {
@@ -204,9 +204,10 @@ func oneByOne(alone, fatal []*trial) []*trial {
 	return slices.Concat(within, fatal[:n], outside, fatal[n:])
 }
 
-// dropEnforcement leaves out the enforcement scenario that nobody selected where
-// none of those for whom it was added applies. It answers nothing that was asked,
-// and its Held would make a run conformant in which nothing else was attacked.
+// dropEnforcement leaves out the enforcement scenario where nobody selected it and
+// none of the network scenarios for which it was added applies. It answers nothing
+// that was asked, and by its Held a run would be conformant in which nothing else
+// was attacked.
 func (r *execution) dropEnforcement() {
 	rests := func(c *trial) bool { return c.s.ID != r.o.Enforcement.ID && c.fixed == nil && networked(c.s) }
 	if !r.o.enforcementAdded || slices.ContainsFunc(r.cases, rests) {

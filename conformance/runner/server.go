@@ -26,13 +26,13 @@ import (
 // serverPort is the name of a server's port, in its Service.
 const serverPort = "mcp"
 
-// server is the target's own server, which keeps sessions. The sandboxes of
-// sessions are the server's to make and to end; a run ends its sessions, and
-// looks whether the sandboxes go with them.
+// server is the target's own server, which keeps sessions. It makes and ends the
+// sandboxes of its sessions; a run ends its sessions, and looks whether the
+// sandboxes go with them.
 //
-// After a kill -9 nobody ends them: the server does, when it has heard nothing
-// of a session for as long as it is set to wait. Until then the caller has less
-// room, and no cleanup of ours takes it back: the claims are the server's.
+// After a kill -9 of a run the server ends the sessions, once it has heard nothing
+// of them for its timeout. Until then their caller may have fewer new ones. No
+// cleanup of ours shortens that: the claims are the server's.
 type server struct {
 	k       *Kube
 	service string
@@ -46,9 +46,9 @@ type server struct {
 	others map[string]func(context.Context) (net.Conn, error) // ways to other Services
 }
 
-// serverWays is how many ways to the server there are, each to one of its
-// processes, chosen by chance. Sessions share them: each takes a connection to
-// the API server.
+// serverWays is how many tunnels to the server there are, each to one of its
+// processes, chosen by chance. Sessions share them, because each takes a connection
+// to the API server.
 const serverWays = 6
 
 func newServer(k *Kube) *server {

@@ -24,10 +24,10 @@ const (
 	Sibling Role = "sibling"
 	// Control is an unrestricted peer: runc, privileged, no network policy.
 	Control Role = "control"
-	// Router is a Pod that looks like the Sandbox Router to the policy, or like
-	// whoever else it lets in.
+	// Router is a Pod with the label, and in the namespace, of the one whom the
+	// target's policy lets in: the Sandbox Router, or the target's own server.
 	Router Role = "router"
-	// Impostor is a Pod with the label of such a one, in the wrong namespace.
+	// Impostor is a Pod with the same label in another namespace.
 	Impostor Role = "impostor"
 	// ClientPod is a Pod of a namespace whose Pods may call the target's server.
 	ClientPod Role = "client"
@@ -144,32 +144,32 @@ type PodFacts struct {
 	// EvictedFor is the Pod's eviction reason, if it was evicted.
 	EvictedFor string
 
-	// Declared is true when what follows was read out of the live Pod's spec;
-	// all of it speaks of every container, init and ephemeral containers included.
+	// Declared is true when the fields below were read out of the live Pod's spec.
+	// They are about all of its containers, init and ephemeral ones included.
 	Declared bool
 	// Volumes are the Pod's, as "kind:name" ("emptyDir:scratch"), the kind by
 	// its name in the API.
 	Volumes []string
-	// Env are the names of the variables that the spec sets, and EnvFrom the
-	// objects that variables come out of, as "secret:name", and the volumes, as
-	// "file:name".
+	// Env are the names of the variables that the spec sets. EnvFrom is where their
+	// values come from when they do not stand in the spec: "secret:NAME",
+	// "configMap:NAME", or "file:VOLUME".
 	Env, EnvFrom []string
 	// Writable are the paths of mounts that are not read-only, and of disks.
 	Writable []string
-	// InMemory are the paths of mounts that are emptyDirs in memory, to every
-	// container that has something there, with the largest size that one declares,
-	// in bytes; 0 is none.
+	// InMemory has the paths at which every container that mounts something there
+	// mounts an emptyDir in memory, with the largest size limit that one of these
+	// declares, in bytes; 0 is no limit.
 	InMemory map[string]int64
 	// ReadOnlyRoot is true when every root file system is read-only.
 	ReadOnlyRoot bool
 	// Args are the words of the commands and arguments that the spec sets. They
 	// may hold a secret, which must get into no statement.
 	Args []string
-	// Privileges are what the spec leaves to a container beside what every user
-	// has: another user's rights by way of a program, capabilities, root.
+	// Privileges are what the spec lets a container do beyond an ordinary user:
+	// become another user by a set-user-id program, use capabilities, be root.
 	Privileges []string
-	// ServiceLinks is true when the kubelet tells the containers of the Services
-	// of their namespace.
+	// ServiceLinks is true when the kubelet puts the Services of the namespace into
+	// the containers' environment.
 	ServiceLinks bool
 }
 

@@ -27,12 +27,12 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// ForwardTo returns a way to a ready Pod of a Service, by the API server's
-// port-forward. The Pod is chosen by chance with the first connection, and kept
-// for as long as it is there: what lives in one process is not found in another.
-// To the Pod it looks as if it had called itself, so that no network policy
-// stands in the way. All connections share one to the API server, which ends
-// a moment after the last of them.
+// ForwardTo returns a dialer to a ready Pod behind a Service, through the API
+// server's port-forward. The first connection chooses a Pod by chance; the others
+// go to the same one for as long as it is there, because what lives in one process
+// (a session) is not found in another. The Pod sees its own loopback as the client,
+// so no network policy applies. All connections share one tunnel to the API server,
+// which is closed a moment after the last of them.
 func ForwardTo(c *rest.Config, cs kubernetes.Interface, namespace, service, port string) func(context.Context) (net.Conn, error) {
 	f := &forward{config: c, client: cs, namespace: namespace, service: service, port: port}
 	f.upgrade = f.open
@@ -54,7 +54,7 @@ type forward struct {
 	serial int
 }
 
-// dial implements the way.
+// dial opens one connection, and the tunnel for it where there is none.
 func (f *forward) dial(ctx context.Context) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,8 +107,8 @@ func (f *forward) drop() {
 	f.conn, f.users = nil, 0
 }
 
-// tunnelIdle is how long a tunnel stays in which there is no connection: the next
-// one is often not far.
+// tunnelIdle is how long a tunnel without connections stays open: the next
+// connection often follows soon.
 const tunnelIdle = 2 * time.Second
 
 // choose picks a ready Pod behind the Service, and the number of its port.
