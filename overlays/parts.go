@@ -23,19 +23,19 @@ var parts = []Part{
 	{Name: "agent-sandbox-system", Overlay: System},
 	{Name: "controls", Overlay: Controls, Free: true},
 	{Name: "router", Overlay: Router},
-	{Name: "reference", Overlay: Reference, Profile: "agent-sandbox"},
-	{Name: "seed", Overlay: Seed, Profile: "agent-sandbox"},
+	{Name: "reference", Overlay: Reference, Profile: BaseReference},
+	{Name: "seed", Overlay: Seed, Profile: BaseReference},
 	{Name: "default", Overlay: Default, Profile: "agent-sandbox-default"},
-	{Name: "playground", Overlay: Playground, Profile: "playground"},
-	{Name: "kode-gopher-local", Overlay: KodeGopherDev, Profile: "kode-gopher-local"},
-	{Name: "kode-gopher-shared", Overlay: KodeGopherSharedDev, Profile: "kode-gopher-shared"},
+	{Name: "playground", Overlay: Playground, Profile: BasePlayground},
+	{Name: "kode-gopher-local", Overlay: KodeGopherDev, Profile: BaseKodeGopherLocal},
+	{Name: "kode-gopher-shared", Overlay: KodeGopherSharedDev, Profile: BaseKodeGopherShared},
 }
 
 // What stands for every profile, and what is deployed when nobody says which: an
 // idle gVisor sandbox takes a twentieth of a core, and all profiles have eight.
 const (
 	AllProfiles    = "all"
-	DefaultProfile = "agent-sandbox"
+	DefaultProfile = BaseReference
 )
 
 // Profiles names the profiles that [Parts] takes.
