@@ -18,8 +18,8 @@ const (
 	KodeGopher       = "base/kode-gopher"        // for one person
 	KodeGopherShared = "base/kode-gopher-shared" // for several users
 
-	// KodeGopherDev and KodeGopherSharedDev are the same beside what attacks on
-	// them are compared with.
+	// KodeGopherDev and KodeGopherSharedDev add to these the Pods that attacks are
+	// compared with.
 	KodeGopherDev       = "base/kode-gopher-dev"
 	KodeGopherSharedDev = "base/kode-gopher-shared-dev"
 
@@ -49,8 +49,8 @@ const (
 	KodeGopherTrustKey  = "extra.pem"
 )
 
-// settingsNote is the annotation by which the server's Pods are made anew when
-// their settings change: they read them when they start.
+// settingsNote is the annotation that has the server's Pods replaced when their
+// settings change: the server reads these when it starts.
 const settingsNote = "stockade.dev/settings"
 
 // KodeGopherSettings are what is known only where kode-gopher is deployed, and
@@ -62,8 +62,9 @@ type KodeGopherSettings struct {
 	// Trust are certificates in PEM, for a module proxy that no public authority
 	// vouches for; empty is none.
 	Trust string
-	// Tokens are those of the shared server's callers, as digests, a line each:
-	// see package auth of workloads/gateway. They are of no use to who reads them.
+	// Tokens are those of the shared server's callers, as digests, a line each: see
+	// package auth of workloads/gateway. Whoever reads them cannot sign in with
+	// them.
 	Tokens string
 	// Hosts are what sandboxes of the shared server may reach, as AllowListArgs
 	// has them.

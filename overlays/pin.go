@@ -15,21 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ownTag is the tag of the images that are built out of this checkout. Their
-// bytes change and their tags do not, so that a Pod which names the tag goes on
-// with the old ones.
+// ownTag is the tag of the images that are built out of this checkout. Their bytes
+// change and their tag does not, so a Pod that names the tag would go on with old
+// ones.
 const ownTag = ":dev"
 
 // imageLine finds an image in the text of a manifest.
 var imageLine = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(\S+)$`)
 
 // Pin replaces, in place, the images of our own programs by their digests, which
-// nobody knows before they are built. The playground's admission policy wants
-// digests, and everything else begins anew when its program has changed. digests
-// has the references with a digest by those with a tag.
+// are not known before they are built. The playground's admission policy demands
+// digests, and with one a Deployment is rolled out anew when its program has
+// changed. digests has the references by digest, by those with a tag.
 //
-// A Deployment whose Pods read one of the ConfigMaps begins anew with that, too:
-// the digest of the data is an annotation of its Pods.
+// A Deployment whose Pods read one of the ConfigMaps is rolled out anew with that,
+// too: the digest of the data is an annotation of its Pods.
 //
 // Errors: an image whose digest is not known. The kubelet would look for it in
 // vain, or the admission policy would turn its Pods away, one by one and later.

@@ -24,15 +24,16 @@ import (
 
 // setuidProgram accepts EPERM (no capability), EROFS (the image's file cannot be
 // changed), that the image has no set-user-id program, and Confined: the program
-// ran, and its effective user stayed the caller's. That last one has two causes
-// here, so that taking away one of them alone is no mutant: the container's
-// no_new_privs, and that gVisor ignores set-user-id bits unless it is told
-// otherwise. The mutant is for the other half: a sandbox that runs as root can
+// ran, and its effective user stayed the caller's.
+//
+// Two controls bring about the last one, the container's no_new_privs and gVisor,
+// which ignores set-user-id bits by default; a mutant without one of them would
+// still hold. The mutant is for the other half: a sandbox that runs as root can
 // leave root's own set-user-id program on the node's disk without any capability.
 //
 // Device nodes are not tried. To make one takes root and CAP_MKNOD, two controls,
-// and gVisor refuses it on a mounted volume to everybody: no mutant could show
-// that such a step is able to fail.
+// and gVisor refuses it on a mounted volume to everybody: no mutant could show that
+// such a step is able to fail.
 func setuidProgram() suite.Scenario {
 	return suite.Scenario{
 		ID:    "filesystem.setuid-program",

@@ -16,11 +16,11 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// sharedFrontEnd shows what the text says of a list that works on addresses: a
-// host of the same front end is reached, whatever it is called, and so is
-// everything that an allowed host keeps for others. A host at an address of its
-// own, or another port of the same one, would be more than that; only Dropped is
-// accepted of them. The range must have heard every attempt.
+// sharedFrontEnd shows what the text admits of a list that works on addresses:
+// whoever may reach one host of a front end reaches all hosts there, and everything
+// that the allowed host keeps for others. Hosts at addresses of their own, and
+// other ports of the front end, would be more than that; only Dropped is accepted
+// of these. The range must have heard every attempt.
 func sharedFrontEnd() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.shared-front-end",
@@ -62,15 +62,15 @@ func sharedFrontEnd() suite.Scenario {
 // closed are the places of which the text does not say that they are open.
 func closed(s probe.Site) []string { return append(otherPorts(s), unlisted(s)...) }
 
-// perimeter accepts HTTP403 alone, which is the front end's refusal: it is
-// reached, and lets nothing through that leaves the perimeter. The range, which
-// stands in for Google's restricted front end, must have taken what the control
-// sent, and nothing that an attempt did. That an attempt came as far as there is
-// the probe's word: one that sent nothing got nothing out either.
+// perimeter accepts HTTP403 alone: the front end is reached, and refuses to let
+// anything out of the perimeter. The range stands in for Google's restricted front
+// end. It must have taken what the control sent, and nothing that an attempt sent.
+// Only the probe says that an attempt got as far as the front end; but an attempt
+// that sent nothing got nothing out either.
 //
-// What is asked is whether a deployment's names lead there, and what can be got
-// out where they do. That Google's own front end guards a perimeter, only Google
-// can show.
+// The question is whether a deployment's names lead to the restricted front end,
+// and what can be got out there. That Google's own front end guards a perimeter,
+// only Google can show.
 func perimeter() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.perimeter",

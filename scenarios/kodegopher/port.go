@@ -13,11 +13,11 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// atPort completes an attack on the sandbox's server port, which has no lock:
-// whoever reaches it has programs built and run as the session's user. Three
-// strangers knock, each of whom another mistake in the policy would let in. Only
-// Dropped is accepted of all of them: the runner listens there, as the server's
-// stand-in shows in the same window.
+// atPort completes an attack on the sandbox's server port, which asks for no
+// password: whoever reaches it has programs built and run as the session's user.
+// Three strangers try it, each of whom would be let in by a different mistake in
+// the policy. Only Dropped is accepted, because the runner listens there, as the
+// server's stand-in shows in the same window.
 //
 // The sandbox's own node is not among them: Kubernetes lets a node reach its Pods
 // whatever the policy says, for the kubelet's probes.

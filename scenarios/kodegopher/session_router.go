@@ -23,13 +23,14 @@ const (
 	controlPort    = "control"
 )
 
-// routerHeaders accepts what a router says that was asked for what it does not
-// do: 400 (Unsupported) for headers that name no sandbox of its own, and 404
-// (Absent) for one that only the API server knows not to be there. Where the
-// headers alone are wrong, any other answer was made after it had begun to look
-// for the place or to connect to it: a 404 and a 503 are what became of its
-// question to the API server, a 502 of its attempt to reach the address. What
-// stopped it then is another wall, so that they are breaches here.
+// routerHeaders accepts two answers of the router: 400 (Unsupported) for headers
+// that name no sandbox of its own, and 404 (Absent) for a sandbox of which only the
+// API server knows that it is not there.
+//
+// Where the headers alone are wrong, every other answer is a breach. The router
+// gave it after it had begun to look for the place: a 404 or a 503 is what became
+// of its question to the API server, a 502 what became of its connection. What
+// stopped the request then was another wall.
 func routerHeaders() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.router-headers",

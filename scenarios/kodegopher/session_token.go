@@ -18,14 +18,14 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// runToken accepts what a metadata server says to who is no run, or asks for what
-// a run does not get: 403 and 404, 405 for another method; Dropped of the port
-// where runs begin, before which the policy stands; Killed for a process that was
-// ended with its run; and Confined for a lifetime that is short.
+// runToken accepts the metadata server's refusals, of a caller that is no run and
+// of what a run does not get: 403, 404, and 405 for another method. It accepts
+// Dropped at the port where runs begin, which a policy closes; Killed for a process
+// that was ended with its run; and Confined for a lifetime that is short.
 //
-// Whether a token is good after its run, the metadata server itself is asked, as
-// a resource that is shown the token would ask it (RFC 7662). That it says yes
-// while a run goes on, the control shows.
+// Whether a token is still good after its run, the metadata server itself is asked,
+// as a service that is shown the token would ask it (RFC 7662). The control shows
+// that it says yes while a run goes on.
 func runToken() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.run-token",

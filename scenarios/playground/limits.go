@@ -14,10 +14,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// raiseLimits accepts Permission, the kernel's answer to who may not raise a
-// hard limit, Confined where a limit is set, and ResourceLimit where one is
-// met. The helper sets the limits before the program starts, so that the probe,
-// which starts like every program, has them itself.
+// raiseLimits accepts Confined where a limit is set, Permission when the kernel
+// refuses to raise it, and ResourceLimit where it is met. The helper sets the
+// limits before a program starts, and the probe starts like every program, so it
+// has them itself.
 func raiseLimits() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.raise-limits",
@@ -39,9 +39,9 @@ func raiseLimits() suite.Scenario {
 	}
 }
 
-// runLimits is raiseLimits for a program that the deployed service was given: the
-// other one starts as the suite thinks that a run does. The limits are Confined,
-// and Permission is the kernel's answer to who may not raise them.
+// runLimits is raiseLimits for a program that the deployed service starts;
+// raiseLimits itself starts as the suite thinks that runs do. It accepts Confined
+// where a limit is set, and Permission when the kernel refuses to raise it.
 func runLimits() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.run-limits",

@@ -15,12 +15,14 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// executionRights accepts HTTP403 where authorization refused a request: what an
-// admission policy refuses was authorized. It accepts Absent for what the API
-// server does not list: a right, or a program of another account's. Whoever takes
-// over the service has its rights and no others, so the list is compared with all
-// that it may have; the requests show that the list is true. All that would change
-// something is a dry run.
+// executionRights compares the API server's list of the service's rights with all
+// that it may have, because whoever takes over the service has these rights and no
+// others; requests made as the service show that the list is true. Every request
+// that would change something is a dry run.
+//
+// It accepts Absent for what is not in the list, and where every program runs as
+// the service's account. Of the requests it accepts HTTP403 by the authorizer
+// alone: what an admission policy refuses was authorized before.
 func executionRights() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.execution-rights",

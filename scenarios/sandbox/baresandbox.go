@@ -12,9 +12,9 @@ import (
 )
 
 // bareSandboxNetwork shows an exposure that the text discloses: the controller
-// makes its network policy for templates only. It accepts Confined for the
-// other half, that the exposure ends there. More than disclosed would be a
-// template whose sandboxes have no policy either.
+// makes a network policy for templates, and none for a Sandbox without one. It
+// accepts Confined for the other half: the sandboxes of a template do have a
+// policy. If they had none, that would be more than is disclosed.
 func bareSandboxNetwork() suite.Scenario {
 	return suite.Scenario{
 		ID:    "sandbox.bare-sandbox-network",

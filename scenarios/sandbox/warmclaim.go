@@ -39,8 +39,8 @@ type claimed struct {
 	launch string // "warm" or "cold", as the controller labels the Sandbox
 }
 
-// tries is how often a warm start is measured that was slow: a node that is busy
-// for a moment must not look like a pool that is not there.
+// tries is how often a warm start that was slow is measured again: a node that is
+// busy for a moment must not look like an empty pool.
 const tries = 3
 
 func askWarm(ctx context.Context, env *suite.APIEnv) []verdict.Step {
