@@ -11,13 +11,13 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 )
 
-// RestrictedVIP are the addresses of restricted.googleapis.com, which only
+// restrictedVIP are the addresses of restricted.googleapis.com, which only
 // serve what VPC Service Controls can guard.
 // https://docs.cloud.google.com/vpc-service-controls/docs/private-connectivity
-var RestrictedVIP = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"}
+var restrictedVIP = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"}
 
-// RestrictedDomains must resolve to [RestrictedVIP] inside of the VPC.
-var RestrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
+// restrictedDomains must resolve to [restrictedVIP] inside of the VPC.
+var restrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
 
 // typeResponse is a rule that answers for a name before any zone does.
 const typeResponse = "gcp:dns/responsePolicyRule:ResponsePolicyRule"
@@ -143,7 +143,7 @@ var networkRules = []*Rule{
 					l.missing(z, "dnsName", st)
 				}
 			}
-			for _, domain := range RestrictedDomains {
+			for _, domain := range restrictedDomains {
 				l.zone(zones, domain)
 				l.forwarded(zones, domain)
 				l.records(records, domain)
@@ -387,7 +387,7 @@ func (l *look) records(records []Resource, domain string) {
 		}
 		got := slices.Sorted(slices.Values(data))
 		switch {
-		case typ == "A" && slices.Equal(got, RestrictedVIP):
+		case typ == "A" && slices.Equal(got, restrictedVIP):
 			l.sound(what, "%s leads to 199.36.153.4/30", name)
 			apex = true
 		case typ == "CNAME" && len(got) == 1 && (got[0] == domain+"." || got[0] == "restricted.googleapis.com."):

@@ -12,10 +12,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 )
 
-// Exits are services that carry data out of a project for anybody who has an
+// exits are services that carry data out of a project for anybody who has an
 // account of his own: a perimeter that does not restrict them stops nothing,
 // whether or not the project itself uses them.
-var Exits = []string{
+var exits = []string{
 	"artifactregistry.googleapis.com",
 	"bigquery.googleapis.com",
 	"logging.googleapis.com",
@@ -113,7 +113,7 @@ var perimeterRules = []*Rule{
 				}
 				used = append(used, name)
 			}
-			used = append(used, Exits...)
+			used = append(used, exits...)
 			slices.Sort(used)
 			for _, p := range l.each(typePerimeter) {
 				path := part(p) + ".restrictedServices"

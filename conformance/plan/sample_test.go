@@ -78,7 +78,7 @@ func standard() Graph {
 		"admissionWhitelistPatterns": []any{obj{"namePattern": "r-docker.pkg.dev/p/images/**"}},
 	})
 	restricted := []any{"container.googleapis.com"}
-	for _, s := range Exits {
+	for _, s := range exits {
 		restricted = append(restricted, s)
 	}
 	add(typePerimeter, "perimeter", obj{"useExplicitDryRunSpec": false, "status": obj{

@@ -47,7 +47,7 @@ func AskDNS(ctx context.Context, network, server, name string, qtype uint16) (DN
 		return DNSAnswer{}, err
 	}
 	if network == "udp" {
-		raw, err := AskUDP(ctx, server, q, func(b []byte) bool {
+		raw, err := askUDP(ctx, server, q, func(b []byte) bool {
 			_, err := dnsAnswer(q, b)
 			return err == nil
 		})

@@ -119,16 +119,16 @@ func ReachUDP(ctx context.Context, env *Env, name, addr string, payload []byte) 
 	if addr == "" {
 		return NoSite(name, "address for it")
 	}
-	answer, err := AskUDP(ctx, addr, payload, func([]byte) bool { return true })
+	answer, err := askUDP(ctx, addr, payload, func([]byte) bool { return true })
 	if err != nil {
 		return Denied(name, err)
 	}
 	return Reached(name, "%s answered %s", addr, quote(answer))
 }
 
-// AskUDP sends a datagram from a socket that is connected to addr until an
+// askUDP sends a datagram from a socket that is connected to addr until an
 // answer comes that fits, for at most [DialTimeout].
-func AskUDP(ctx context.Context, addr string, payload []byte, fits func([]byte) bool) ([]byte, error) {
+func askUDP(ctx context.Context, addr string, payload []byte, fits func([]byte) bool) ([]byte, error) {
 	c, err := Dial(ctx, "udp", addr)
 	if err != nil {
 		return nil, err

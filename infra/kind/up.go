@@ -438,7 +438,7 @@ func importImages(ctx context.Context, members []nodes.Node, archives []string, 
 	for i, member := range members {
 		g.Go(func() error {
 			for _, archive := range archives {
-				if err := ImportImage(ctx, member.String(), archive); err != nil {
+				if err := importImage(ctx, member.String(), archive); err != nil {
 					return err
 				}
 			}
@@ -460,9 +460,9 @@ func importImages(ctx context.Context, members []nodes.Node, archives []string, 
 	return found[0], nil
 }
 
-// ImportImage puts a docker archive into one node's containerd, so that Pods
+// importImage puts a docker archive into one node's containerd, so that Pods
 // there can use its images without pulling them.
-func ImportImage(ctx context.Context, nodeName, archive string) error {
+func importImage(ctx context.Context, nodeName, archive string) error {
 	f, err := os.Open(archive)
 	if err != nil {
 		return fmt.Errorf("importing an image: %w", err)
