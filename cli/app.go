@@ -34,7 +34,7 @@ type App struct {
 	// overrules it.
 	Color bool
 	// Home is the one folder that all of stockade's files on this machine lie
-	// in, usually from [Home].
+	// in, usually from [home.Dir].
 	Home string
 
 	Registry *suite.Registry
@@ -217,20 +217,6 @@ func profileOf(target string) (suite.Profile, bool) {
 		}
 	}
 	return suite.Profile{}, false
-}
-
-// Home returns the folder for stockade's files: STOCKADE_HOME, or stockade
-// under the user's cache folder.
-func Home(getenv func(string) string) (string, error) {
-	switch {
-	case getenv("STOCKADE_HOME") != "":
-		return filepath.Abs(getenv("STOCKADE_HOME"))
-	case getenv("XDG_CACHE_HOME") != "":
-		return filepath.Abs(filepath.Join(getenv("XDG_CACHE_HOME"), "stockade"))
-	case getenv("HOME") != "":
-		return filepath.Abs(filepath.Join(getenv("HOME"), ".cache", "stockade"))
-	}
-	return "", errors.New("finding a folder for stockade's files: set STOCKADE_HOME, XDG_CACHE_HOME or HOME")
 }
 
 // exit is an error with an exit code. A nil cause prints nothing: all was said.

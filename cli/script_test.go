@@ -14,7 +14,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/cli"
 	"github.com/stockade-dev/stockade/cli/fake"
@@ -66,25 +65,6 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
-}
-
-func TestHomeIsWhereTheUserSays(t *testing.T) {
-	for name, c := range map[string]struct {
-		env  map[string]string
-		want string
-	}{
-		"our own variable first": {map[string]string{"STOCKADE_HOME": "/a", "XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/a"},
-		"then the cache folder":  {map[string]string{"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/stockade"},
-		"then the home folder":   {map[string]string{"HOME": "/c"}, "/c/.cache/stockade"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := cli.Home(func(k string) string { return c.env[k] })
-			require.NoError(t, err)
-			assert.Equal(t, c.want, got)
-		})
-	}
-	_, err := cli.Home(func(string) string { return "" })
-	assert.ErrorContains(t, err, "STOCKADE_HOME")
 }
 
 func TestColourNeedsATerminalAndNoVeto(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/infra/doctor"
+	"github.com/stockade-dev/stockade/infra/home"
 	"github.com/stockade-dev/stockade/infra/kind"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/node/engine"
@@ -47,13 +48,13 @@ func Main(args []string) int {
 		Getenv: os.Getenv, Now: time.Now, Color: isatty.IsTerminal(os.Stdout.Fd()),
 		Registry: all.Registry, Mutants: describeMutants, ServeRange: rangehost.Serve,
 	}
-	home, err := Home(os.Getenv)
+	folder, err := home.Dir(os.Getenv)
 	if err != nil {
 		app.complain(err)
 		return verdict.ExitUsage
 	}
-	m := machine{home: home}
-	app.Home = home
+	m := machine{home: folder}
+	app.Home = folder
 	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate
 	app.Pulumi = pulumi{m}
 	app.Prune = func(ctx context.Context, rep *progress.Reporter) (int64, error) {
@@ -111,15 +112,16 @@ func (m machine) kubeconfig() string { return kind.Options{Home: m.home}.Kubecon
 
 func (m machine) descriptorFile() string { return m.file("target.json") }
 
-// netns names the network namespace: the one that this home was sealed with, since
-// which home is the default one depends on who asks. Every home but that gets a name
-// of its own, so that two of them do not meet.
+// netns names the network namespace: the one that this home was sealed with, if it
+// ever was. Else the user's default home has the usual name, and every other home
+// one of its own, so that two do not meet. What was recorded comes first because
+// the default differs from user to user.
 func (m machine) netns() string {
 	if name := engine.Recorded(m.home); name != "" {
 		return name
 	}
-	usual, err := Home(func(k string) string {
-		if k == "STOCKADE_HOME" {
+	usual, err := home.Dir(func(k string) string {
+		if k == home.Env {
 			return ""
 		}
 		return os.Getenv(k)

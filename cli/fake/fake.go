@@ -27,6 +27,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/home"
 	"github.com/stockade-dev/stockade/infra/progress"
 	rangehost "github.com/stockade-dev/stockade/workloads/range"
 )
@@ -37,13 +38,13 @@ var T0 = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 // App returns the made-up stockade with streams and environment.
 func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	m := &machine{getenv: getenv, stderr: stderr}
-	home, err := cli.Home(getenv)
+	folder, err := home.Dir(getenv)
 	if err != nil {
-		home = "/nonexistent"
+		folder = "/nonexistent"
 	}
 	return &cli.App{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv, Now: func() time.Time { return T0 },
-		Home: home, Registry: Registry(),
+		Home: folder, Registry: Registry(),
 		Mutants: func() ([]cli.Mutant, error) {
 			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
 				{ID: "writable-root", Title: "a writable root file system", Base: suite.DefaultProfile}}, nil

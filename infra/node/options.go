@@ -10,12 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stockade-dev/stockade/infra/home"
 	"github.com/stockade-dev/stockade/infra/progress"
 )
-
-// HomeEnv names the environment variable that moves all of Stockade's files on
-// the host to another folder.
-const HomeEnv = "STOCKADE_HOME"
 
 // rootModule is the first line of the go.mod that marks a checkout.
 const rootModule = "module github.com/stockade-dev/stockade"
@@ -79,18 +76,9 @@ func KodeGopherPrograms() []Program {
 	}
 }
 
-// DefaultHome returns the folder for all files on the host: $STOCKADE_HOME,
-// else $XDG_CACHE_HOME/stockade, else ~/.cache/stockade.
-func DefaultHome() (string, error) {
-	if home := os.Getenv(HomeEnv); home != "" {
-		return filepath.Abs(home)
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("finding a folder for Stockade's files: %w; set %s", err, HomeEnv)
-	}
-	return filepath.Join(cache, "stockade"), nil
-}
+// DefaultHome returns the folder that this process's environment names, see
+// [home.Dir].
+func DefaultHome() (string, error) { return home.Dir(os.Getenv) }
 
 // FindSource returns the checkout that holds the working directory or, failing
 // that, the running executable.

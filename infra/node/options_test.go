@@ -8,19 +8,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/infra/home"
 )
 
 func TestHomeFollowsTheEnvironment(t *testing.T) {
-	t.Setenv(HomeEnv, "/somewhere/else")
-	home, err := DefaultHome()
+	t.Setenv(home.Env, "/somewhere/else")
+	got, err := DefaultHome()
 	require.NoError(t, err)
-	assert.Equal(t, "/somewhere/else", home)
-
-	t.Setenv(HomeEnv, "")
-	t.Setenv("XDG_CACHE_HOME", "/cache")
-	home, err = DefaultHome()
-	require.NoError(t, err)
-	assert.Equal(t, "/cache/stockade", home)
+	assert.Equal(t, "/somewhere/else", got)
 }
 
 func TestSourcesAreFoundFromAnywhereInACheckout(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/stockade-dev/stockade/infra/home"
 )
 
 // killGrace is how long a cancelled child may take to close its pipes.
@@ -100,7 +102,7 @@ func explain(err error, needs string) error {
 	}
 	text := err.Error()
 	if strings.Contains(text, "no space left on device") || strings.Contains(text, "No space left on device") {
-		return fmt.Errorf("the disk is full; make room, or set %s, GOCACHE and GOMODCACHE to a larger disk: %w", HomeEnv, err)
+		return fmt.Errorf("the disk is full; make room, or set %s, GOCACHE and GOMODCACHE to a larger disk: %w", home.Env, err)
 	}
 	for _, s := range networkSymptoms {
 		if strings.Contains(text, s) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/infra/home"
 )
 
 // tempPrefix marks what a running build has not finished. Nothing reads such a
@@ -104,7 +106,7 @@ func spaceError(dir, what string, need, free int64) error {
 		return nil
 	}
 	return fmt.Errorf("%s needs about %s in %s but only %s are free; make room, or set %s (or GOCACHE, GOMODCACHE) to a larger disk",
-		what, size(need), dir, size(free), HomeEnv)
+		what, size(need), dir, size(free), home.Env)
 }
 
 // size prints bytes for people.
