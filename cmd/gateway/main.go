@@ -23,10 +23,10 @@ import (
 	"github.com/stockade-dev/stockade/workloads/gateway"
 	"github.com/stockade-dev/stockade/workloads/gateway/auth"
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
-	"github.com/stockade-dev/stockade/workloads/gateway/serve"
 	"github.com/stockade-dev/stockade/workloads/metadata"
 	"github.com/stockade-dev/stockade/workloads/program"
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
+	"github.com/stockade-dev/stockade/workloads/serve"
 )
 
 // softMemory has the collector hurry when requests are large, well before the

@@ -13,9 +13,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/stockade-dev/stockade/workloads/gateway/serve"
 	"github.com/stockade-dev/stockade/workloads/metadata"
 	"github.com/stockade-dev/stockade/workloads/program"
+	"github.com/stockade-dev/stockade/workloads/serve"
 )
 
 // perSandbox is more connections than any client library has open at a time.

@@ -14,9 +14,9 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
-	"github.com/stockade-dev/stockade/workloads/gateway/serve"
 	"github.com/stockade-dev/stockade/workloads/program"
 	"github.com/stockade-dev/stockade/workloads/router"
+	"github.com/stockade-dev/stockade/workloads/serve"
 )
 
 func main() {
