@@ -185,64 +185,73 @@ func mark(c suite.Claim, results []Result) Mark {
 
 // Write writes the comparison as a table for a person.
 func (c Comparison) Write(w io.Writer, style Style) error {
-	width := make([]int, len(c.Columns)+1)
-	lines := [][]string{{""}, {"run"}, {"started"}, {"verdict"}}
-	for _, col := range c.Columns {
-		lines[0] = append(lines[0], col.Name)
-		lines[1] = append(lines[1], col.Run)
-		lines[2] = append(lines[2], col.Started.Format("2006-01-02 15:04 UTC"))
-		lines[3] = append(lines[3], col.Text)
+	var b strings.Builder
+	writeTable(&b, c.table(), style)
+	c.notes(&b, style)
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the comparison: %w", err)
 	}
-	heads := map[int]bool{0: true}
-	verdicts := map[[2]int]verdict.Verdict{}
-	for i, col := range c.Columns {
-		verdicts[[2]int{3, i + 1}] = col.Verdict
+	return nil
+}
+
+// entry is one cell of a table, with the code that it is painted in, if any.
+type entry struct{ text, code string }
+
+// table is the comparison line by line: the reports' names and what is known of
+// them, and then for each topic as many lines as the longest of its cells has.
+func (c Comparison) table() [][]entry {
+	line := func(title string, of func(Column) entry) []entry {
+		out := []entry{{title, bold}}
+		for _, col := range c.Columns {
+			out = append(out, of(col))
+		}
+		return out
+	}
+	lines := [][]entry{
+		line("", func(col Column) entry { return entry{col.Name, bold} }),
+		line("run", func(col Column) entry { return entry{text: col.Run} }),
+		line("started", func(col Column) entry { return entry{text: col.Started.Format("2006-01-02 15:04 UTC")} }),
+		line("verdict", func(col Column) entry { return entry{col.Text, color(col.Verdict)} }),
 	}
 	// What is not the profile's own deployment must not stand there as if it were.
 	if slices.ContainsFunc(c.Columns, func(col Column) bool { return col.Other }) {
-		line := []string{"attacked"}
-		for _, col := range c.Columns {
-			line = append(line, col.Target)
-		}
-		lines = append(lines, line)
+		lines = append(lines, line("attacked", func(col Column) entry { return entry{text: col.Target} }))
 	}
 	for _, row := range c.Rows {
 		height := 0
 		for _, cell := range row.Cells {
 			height = max(height, len(cell))
 		}
+		title := string(row.Topic)
 		for n := range height {
-			line := []string{""}
-			if n == 0 {
-				line[0] = string(row.Topic)
-			}
-			for i, cell := range row.Cells {
-				text := ""
+			out := []entry{{title, bold}}
+			for _, cell := range row.Cells {
+				e := entry{}
 				if n < len(cell) {
-					text = cell[n].Word()
-					verdicts[[2]int{len(lines), i + 1}] = cell[n].Verdict
+					e = entry{cell[n].Word(), color(cell[n].Verdict)}
 				}
-				line = append(line, text)
+				out = append(out, e)
 			}
-			lines = append(lines, line)
+			lines, title = append(lines, out), ""
+		}
+	}
+	return lines
+}
+
+// writeTable writes lines of as many cells each, in columns.
+func writeTable(b *strings.Builder, lines [][]entry, style Style) {
+	width := map[int]int{}
+	for _, line := range lines {
+		for i, e := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(e.text))
 		}
 	}
 	for _, line := range lines {
-		for i, text := range line {
-			width[i] = max(width[i], utf8.RuneCountInString(text))
-		}
-	}
-	var b strings.Builder
-	for n, line := range lines {
 		text := ""
-		for i, cell := range line {
-			padded := cell + strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			v, judged := verdicts[[2]int{n, i}]
-			switch {
-			case heads[n] || i == 0:
-				padded = style.paint(bold, padded)
-			case judged && cell != "":
-				padded = style.paint(color(v), padded)
+		for i, e := range line {
+			padded := e.text + strings.Repeat(" ", width[i]-utf8.RuneCountInString(e.text))
+			if e.code != "" {
+				padded = style.paint(e.code, padded)
 			}
 			text += padded + "  "
 		}
@@ -251,11 +260,6 @@ func (c Comparison) Write(w io.Writer, style Style) error {
 		}
 		b.WriteString(text + "\n")
 	}
-	c.notes(&b, style)
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("writing the comparison: %w", err)
-	}
-	return nil
 }
 
 // notes are the claims' sentences, if they are asked for, and what the reports

@@ -199,8 +199,8 @@ func (sc *scene) watch(ctx context.Context) (stop func()) {
 		sc.watchErr = fmt.Errorf("no control Pod on the sandbox's node %s (the one there is on %s)", pod.Node, seat.Node)
 		return func() {}
 	}
-	s := sc.r.delivery.Start(ctx, seat, sc.field.Preloaded[suite.Control], "cgroup", []string{hostCgroup, pod.UID, cgroupEvery},
-		func(r io.Reader) error { return sc.numbers.Read(r, sc.r.now) })
+	c := target.Call{Pod: seat, Preloaded: sc.field.Preloaded[suite.Control], Mode: "cgroup", Args: []string{hostCgroup, pod.UID, cgroupEvery}}
+	s := sc.r.delivery.Start(ctx, c, func(r io.Reader) error { return sc.numbers.Read(r, sc.r.now) })
 	wctx, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Arrive)
 	defer cancel()
 	sc.watchErr = until(wctx, 20*time.Millisecond, func() bool { return sc.numbers.Len() > 0 || sc.numbers.Problem() != "" || s.Ended() })

@@ -75,7 +75,8 @@ func (d *Delivery) Run(ctx context.Context, b Batch) ([]verdict.Attempt, Ending)
 	}
 	var attempts []verdict.Attempt
 	var collected error
-	end := d.stream(ctx, ctx, b.Pod, b.Preloaded, "run", nil, plan, func(r io.Reader) error {
+	run := Call{Pod: b.Pod, Preloaded: b.Preloaded, Mode: "run", input: plan}
+	end := d.stream(ctx, ctx, run, func(r io.Reader) error {
 		attempts, collected = probe.Collect(r, b.Plan.Orders, now)
 		return collected
 	})
@@ -111,23 +112,35 @@ func why(text string, end Ending) string {
 	return fmt.Sprintf("%s; the exec ended with code %d", text, end.Code)
 }
 
-// Session is a mode of the probe that runs until it is ended from here.
+// Call is a call of the probe in a Pod.
+type Call struct {
+	Pod Pod
+	// Preloaded says that the Pod's image has the probe at [Preloaded].
+	Preloaded bool
+	// Mode and Args are the probe's words: "listen", and its port and nonce.
+	Mode string
+	Args []string
+
+	input []byte // what it reads first
+}
+
+// Session is a call that goes on until it is ended from here.
 type Session struct {
 	hold, cut context.CancelFunc
 	done      chan struct{}
 	end       Ending
 }
 
-// Start runs a mode of the probe in a Pod, with its standard output going to
-// read, until [Session.End] is called or ctx is done.
-func (d *Delivery) Start(ctx context.Context, pod Pod, preloaded bool, mode string, args []string, read func(io.Reader) error) *Session {
+// Start makes a call, with the probe's standard output going to read, until
+// [Session.End] is called or ctx is done.
+func (d *Delivery) Start(ctx context.Context, c Call, read func(io.Reader) error) *Session {
 	ctx, cut := context.WithCancel(ctx)
 	held, hold := context.WithCancel(ctx)
 	s := &Session{hold: hold, cut: cut, done: make(chan struct{})}
 	var g errgroup.Group
 	g.Go(func() error {
 		defer close(s.done)
-		s.end = d.stream(ctx, held, pod, preloaded, mode, args, nil, read)
+		s.end = d.stream(ctx, held, c, read)
 		return nil
 	})
 	return s
@@ -164,7 +177,8 @@ func (s *Session) Ended() bool {
 // reported that it listens, or wait is done.
 func (d *Delivery) Listen(ctx, wait context.Context, pod Pod, preloaded bool, port int, nonce string) (*Listener, error) {
 	ready := make(chan error, 1)
-	s := d.Start(ctx, pod, preloaded, "listen", []string{strconv.Itoa(port), nonce}, func(r io.Reader) error {
+	c := Call{Pod: pod, Preloaded: preloaded, Mode: "listen", Args: []string{strconv.Itoa(port), nonce}}
+	s := d.Start(ctx, c, func(r io.Reader) error {
 		return listening(probe.NewDecoder(r), nonce, ready)
 	})
 	var err error
@@ -211,13 +225,13 @@ func listening(dec *probe.Decoder, nonce string, ready chan<- error) error {
 	}
 }
 
-// stream runs one mode of the probe with input, holds its standard input open,
-// and gives its standard output to read, whose error ends the exec: after a
-// frame that the probe would not send there is nothing left to learn.
-func (d *Delivery) stream(ctx, hold context.Context, pod Pod, preloaded bool, mode string, args []string, input []byte, read func(io.Reader) error) Ending {
+// stream makes a call, holds the probe's standard input open until hold is done,
+// and gives its standard output to read, whose error ends the exec: after a frame
+// that the probe would not send there is nothing left to learn.
+func (d *Delivery) stream(ctx, hold context.Context, c Call, read func(io.Reader) error) Ending {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	argv, in, err := d.command(preloaded, mode, args, input)
+	argv, in, err := d.command(c)
 	if err != nil {
 		_ = read(strings.NewReader("")) // so that the attempts exist
 		return Ending{Err: err}
@@ -230,7 +244,7 @@ func (d *Delivery) stream(ctx, hold context.Context, pod Pod, preloaded bool, mo
 	var end Ending
 	var g errgroup.Group
 	g.Go(func() error {
-		code, err := d.Carrier.Exec(ctx, pod, argv, Streams{Stdin: held, Stdout: pw, Stderr: stderr})
+		code, err := d.Carrier.Exec(ctx, c.Pod, argv, Streams{Stdin: held, Stdout: pw, Stderr: stderr})
 		end = Ending{Code: code, Err: err}
 		return pw.Close()
 	})
@@ -245,24 +259,24 @@ func (d *Delivery) stream(ctx, hold context.Context, pod Pod, preloaded bool, mo
 	_ = g.Wait() // both always return nil
 	if end.Err == nil && end.Code != 0 {
 		if text := strings.TrimSpace(stderr.String()); end.Code == exitNoPlace || end.Code == 126 || end.Code == 127 {
-			end.Err = fmt.Errorf("starting the probe in Pod %s: exit code %d: %w: %.200q", pod, end.Code, ErrDelivery, text)
+			end.Err = fmt.Errorf("starting the probe in Pod %s: exit code %d: %w: %.200q", c.Pod, end.Code, ErrDelivery, text)
 		}
 	}
 	return end
 }
 
-// command returns the argv and the standard input of a mode.
-func (d *Delivery) command(preloaded bool, mode string, args []string, input []byte) ([]string, io.Reader, error) {
-	if preloaded {
-		return append([]string{Preloaded, mode}, args...), bytes.NewReader(input), nil
+// command returns the argv and the standard input of a call.
+func (d *Delivery) command(c Call) ([]string, io.Reader, error) {
+	if c.Preloaded {
+		return append([]string{Preloaded, c.Mode}, c.Args...), bytes.NewReader(c.input), nil
 	}
 	if len(d.Probe) == 0 {
 		return nil, nil, errors.New("delivering the probe: there is none; build it with `go build ./cmd/probe`")
 	}
 	blocks := (len(d.Probe) + block - 1) / block
 	pad := make([]byte, blocks*block-len(d.Probe))
-	argv := append([]string{"/bin/sh", "-c", script, "stockade", strconv.Itoa(blocks), strconv.Itoa(block), mode}, args...)
-	return argv, io.MultiReader(bytes.NewReader(d.Probe), bytes.NewReader(pad), bytes.NewReader(input)), nil
+	argv := append([]string{"/bin/sh", "-c", script, "stockade", strconv.Itoa(blocks), strconv.Itoa(block), c.Mode}, c.Args...)
+	return argv, io.MultiReader(bytes.NewReader(d.Probe), bytes.NewReader(pad), bytes.NewReader(c.input)), nil
 }
 
 // holding is a reader that does not end with its content, but with its
