@@ -110,7 +110,7 @@ func (sc *scene) play(ctx context.Context) error {
 	}
 	sc.field = sc.r.field
 	sc.begun = sc.r.now()
-	if sc.needs(witness.RangeLogName) {
+	if sc.needs(suite.RangeLog) {
 		if sc.r.o.Range == nil {
 			sc.markErr = errors.New("no range was given")
 		} else {

@@ -13,11 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
-
-// FlowsName is the witness's name in scenarios and reports.
-const FlowsName = "flows"
 
 // Limits on a Hubble export. Labels and DNS names in it come from Pods.
 const (
@@ -191,7 +189,7 @@ type FlowQuery struct {
 // Hubble may lose events. A drop that was lost makes the statement disagree, which
 // is Inconclusive and is tried again; it never makes a breach.
 func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
-	s := verdict.Statement{Witness: FlowsName}
+	s := verdict.Statement{Witness: suite.Flows}
 	from, control, guarded := parsed(q.From), parsed(q.Control), parsed(q.Guarded)
 	if len(from) == 0 {
 		s.Detail = fmt.Sprintf("the attacker's address is not known: %q", q.From)

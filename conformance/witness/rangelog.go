@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
-
-// RangeLogName is the witness's name in scenarios and reports.
-const RangeLogName = "range-log"
 
 // Range is what the suite needs of the range; *rangeclient.Client has it.
 type Range interface {
@@ -100,7 +98,7 @@ func (a Arrivals) all(nonces []string) bool {
 // is that the traffic does get out (disclosed is true: claims of kind limit or
 // function), it agrees when every attack's did.
 func (a Arrivals) Judge(controls, attacks []string, disclosed bool) verdict.Statement {
-	s := verdict.Statement{Witness: RangeLogName, Live: len(controls) > 0}
+	s := verdict.Statement{Witness: suite.RangeLog, Live: len(controls) > 0}
 	for _, n := range controls {
 		if _, ok := a.seen[n]; !ok {
 			s.Live = false
