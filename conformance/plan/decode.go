@@ -63,6 +63,10 @@ type resourceState struct {
 	Type   string         `json:"type"`
 	Delete bool           `json:"delete"`
 	Inputs map[string]any `json:"inputs"`
+	// The first is gone, and its replacement has not been made; of the second the
+	// cloud has something else than what was asked for.
+	PendingReplacement bool     `json:"pendingReplacement"`
+	InitErrors         []string `json:"initErrors"`
 }
 
 // Decode reads what `pulumi preview --json` or `pulumi stack export` wrote.
@@ -140,15 +144,24 @@ func fromPreview(doc document) (Graph, error) {
 
 func fromExport(doc document) (Graph, error) {
 	var states []resourceState
+	unfinished := 0
 	for _, s := range doc.Deployment.Resources {
 		// What is marked for deletion is the rest of a replacement.
-		if !s.Delete {
-			states = append(states, s)
+		if s.Delete {
+			continue
 		}
+		if s.PendingReplacement || len(s.InitErrors) > 0 {
+			unfinished++
+		}
+		states = append(states, s)
 	}
 	g, err := graph(states)
-	if n := len(doc.Deployment.Pending); err == nil && n > 0 {
+	switch n := len(doc.Deployment.Pending); {
+	case err != nil:
+	case n > 0:
 		g.Partial = fmt.Sprintf("%d operations of the last update were interrupted; `pulumi refresh` settles them", n)
+	case unfinished > 0:
+		g.Partial = fmt.Sprintf("the last update failed, and %d resources are not there, or not as they should be; `pulumi up` finishes it", unfinished)
 	}
 	return g, err
 }

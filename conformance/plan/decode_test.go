@@ -60,6 +60,8 @@ func TestADocumentThatLeavesSomethingOutIsPartial(t *testing.T) {
 		"an error":                     `{"steps": [], "changeSummary": {}, "diagnostics": [{"severity": "error", "message": "x"}]}`,
 		"corrupt":                      `{"steps": [], "changeSummary": {}, "maybeCorrupt": true}`,
 		"interrupted":                  `{"deployment": {"resources": [], "pending_operations": [{}]}}`,
+		"deleted and not made again":   `{"deployment": {"resources": [{"urn": "` + urn + `", "pendingReplacement": true}]}}`,
+		"made in part":                 `{"deployment": {"resources": [{"urn": "` + urn + `", "initErrors": ["quota"]}]}}`,
 	} {
 		g, err := Decode(strings.NewReader(doc))
 		require.NoError(t, err, name)
