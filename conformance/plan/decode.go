@@ -23,6 +23,8 @@ const (
 // Words that Pulumi writes in place of a value.
 const (
 	sigKey = "4dabf18193072939515e22adb298388d"
+	// A preview has this for a secret, in place of the object that an export has.
+	hiddenSecret = "[secret]"
 )
 
 // sentinels stand for values that are not known before the cloud answers
@@ -205,7 +207,7 @@ func plain(v any, depth int) (any, error) {
 	}
 	switch v := v.(type) {
 	case string:
-		if sentinels[v] {
+		if sentinels[v] || v == hiddenSecret {
 			return Unknown{}, nil
 		}
 		return v, nil

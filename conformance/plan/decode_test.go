@@ -22,14 +22,30 @@ func TestAPreviewIsRead(t *testing.T) {
 		"steps": [
 			{"op": "create", "urn": "` + urn + `", "newState": {"urn": "` + urn + `", "type": "gcp:container/cluster:Cluster", "custom": true, "inputs": {
 				"__defaults": [], "name": "box", "endpoint": "04da6b54-80e4-46f7-96ec-b56ff0331ba9",
-				"password": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"secret\""}, "list": [1, {"__defaults": [], "a": true}]}}},
+				"token": "[secret]", "password": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"secret\""}, "list": [1, {"__defaults": [], "a": true}]}}},
 			{"op": "delete", "urn": "urn:pulumi:gke::stockade::a:b/c:D::old", "oldState": {}}
 		],
 		"duration": 1, "changeSummary": {"create": 1, "delete": 1}}`))
 	require.NoError(t, err)
 	assert.Equal(t, Graph{Resources: []Resource{{Type: typeCluster, Name: "cluster", Inputs: obj{
-		"name": "box", "endpoint": Unknown{}, "password": Unknown{}, "list": []any{1.0, obj{"a": true}},
+		"name": "box", "endpoint": Unknown{}, "token": Unknown{}, "password": Unknown{}, "list": []any{1.0, obj{"a": true}},
 	}}}}, g)
+}
+
+// Who keeps a direction, a name or a namespace secret gets no verdict by that.
+func TestASecretOfAPreviewIsNotTakenForItsValue(t *testing.T) {
+	for where, c := range map[string]struct{ rule, typ, inputs string }{
+		"an egress rule":   {"plan.egress-firewall", typeFirewall, `{"direction": "[secret]", "allows": [{"protocol": "all"}]}`},
+		"a zone":           {"plan.restricted-dns", typeZone, `{"dnsName": "[secret]", "forwardingConfig": {}}`},
+		"a network policy": {"plan.allow-list", "kubernetes:networking.k8s.io/v1:NetworkPolicy", `{"metadata": {"namespace": "[secret]"}, "spec": {"egress": [{}]}}`},
+	} {
+		at := "urn:pulumi:s::p::" + c.typ + "::secret"
+		g, err := Decode(strings.NewReader(fmt.Sprintf(`{"steps": [{"op": "create", "newState": {"urn": %q, "inputs": %s}}], "changeSummary": {"create": 1}}`, at, c.inputs)))
+		require.NoError(t, err)
+		all := standard()
+		all.Resources = append(all.Resources, g.Resources...)
+		assert.Equal(t, verdict.Inconclusive, verdicts(all, full)[c.rule], where)
+	}
 }
 
 func TestAReplacementIsOneResource(t *testing.T) {
