@@ -57,6 +57,7 @@ type document struct {
 
 type step struct {
 	Op    string         `json:"op"`
+	URN   string         `json:"urn"`
 	State *resourceState `json:"newState"`
 }
 
@@ -104,26 +105,41 @@ func Decode(in io.Reader) (Graph, error) {
 	return g, nil
 }
 
-// gone are the operations after which a resource is not there any more.
+// gone are operations on what is not there any more, or not in this way: the rest of a
+// replacement, and what was only looked at.
 var gone = map[string]bool{
-	"delete": true, "delete-replaced": true, "discard": true, "discard-replaced": true,
+	"delete-replaced": true, "discard": true, "discard-replaced": true,
 	"remove-pending-replace": true, "read-discard": true,
 }
 
 func fromPreview(doc document) (Graph, error) {
+	var order []string
+	last := map[string]step{}
+	for _, s := range doc.Steps {
+		switch {
+		case s.Op == "delete":
+			// The last word as well: a refresh may have found it before.
+			delete(last, s.URN)
+		case gone[s.Op], s.State == nil:
+		default:
+			// A replacement is told in two or three steps, whose new state is the
+			// same. What a refresh found comes before what the program wants.
+			order = append(order, s.State.URN)
+			last[s.State.URN] = s
+		}
+	}
 	var states []resourceState
 	unchanged := 0
-	seen := map[string]bool{}
-	for _, s := range doc.Steps {
-		// A replacement is told in two or three steps; the new state is the same.
-		if gone[s.Op] || s.State == nil || seen[s.State.URN] {
+	for _, urn := range order {
+		s, there := last[urn]
+		if !there {
 			continue
 		}
+		delete(last, urn)
+		states = append(states, *s.State)
 		if s.Op == "same" {
 			unchanged++
 		}
-		seen[s.State.URN] = true
-		states = append(states, *s.State)
 	}
 	g, err := graph(states)
 	switch {

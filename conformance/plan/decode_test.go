@@ -58,6 +58,32 @@ func TestAReplacementIsOneResource(t *testing.T) {
 	assert.Empty(t, g.Partial)
 }
 
+// A preview with a refresh tells of each resource what the cloud has, and then what
+// the program makes of it.
+func TestThePlanCountsAndNotWhatTheCloudHas(t *testing.T) {
+	step := func(op, name, inputs string) string {
+		at := "urn:pulumi:s::p::a:b/c:D::" + name
+		if op == "delete" {
+			return fmt.Sprintf(`{"op": %q, "urn": %q, "oldState": {"urn": %q}}`, op, at, at)
+		}
+		return fmt.Sprintf(`{"op": %q, "urn": %q, "newState": {"urn": %q, "inputs": {"is": %q}}}`, op, at, at, inputs)
+	}
+	g, err := Decode(strings.NewReader(`{"steps": [` + strings.Join([]string{
+		step("refresh", "changed", "found"), step("update", "drifted", "found"), step("refresh", "dropped", "found"), step("delete", "lost", ""),
+		step("refresh", "kept", "found"),
+		step("update", "changed", "wanted"), step("update", "drifted", "wanted"), step("create", "lost", "wanted"), step("same", "kept", "wanted"),
+		step("delete", "dropped", ""),
+	}, ",") + `], "changeSummary": {"same": 1, "update": 2, "create": 1, "delete": 1}}`))
+	require.NoError(t, err)
+	assert.Empty(t, g.Partial)
+	var names []string
+	for _, r := range g.Resources {
+		names = append(names, r.Name)
+		assert.Equal(t, "wanted", r.Inputs["is"], r.Name)
+	}
+	assert.Equal(t, []string{"changed", "drifted", "kept", "lost"}, names)
+}
+
 func TestAnExportIsRead(t *testing.T) {
 	g, err := Decode(strings.NewReader(`{"version": 3, "deployment": {"manifest": {}, "resources": [
 		{"urn": "` + urn + `", "type": "gcp:container/cluster:Cluster", "inputs": {"name": "new"}},
