@@ -586,6 +586,16 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		require.True(t, set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/mine")(&g))
 		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.private-ranges"], "%v", name)
 	}
+	// Its policy may be elsewhere, where a sandbox is all that is seen.
+	g = Graph{}
+	require.True(t, append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "sandboxes"}})(&g))
+	assert.Equal(t, verdict.Inconclusive, verdicts(g, full)["plan.allow-list"])
+	// Google's own, which the claim names, are a registry as well.
+	for _, pattern := range []string{"*.googleapis.com", "*.us-central1.gke.goog", "*.Example.co.uk."} {
+		g = standard()
+		require.True(t, set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": pattern}))(&g))
+		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"], pattern)
+	}
 	// What cannot hold a container says nothing of images.
 	g = standard()
 	require.True(t, append1("kubernetes:core/v1:Secret", obj{"metadata": Unknown{}, "data": Unknown{}})(&g))

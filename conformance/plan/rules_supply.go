@@ -211,11 +211,7 @@ var supplyRules = []*Rule{
 				case isTemplate(r), isNetworkPolicy(r):
 					l.beside(r, listed)
 				case isSandbox(r):
-					if namespace, st := r.text("metadata.namespace"); st != known {
-						l.missing(r, "metadata.namespace", st)
-					} else {
-						l.bounded(r, namespace)
-					}
+					l.bare(r, listed)
 				case isOtherPolicy(r):
 					l.unsure(r.String(), "it adds to what the others let out, or goes before them, and is not understood")
 				case isBundle(r):
@@ -379,11 +375,8 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 		case st == unknown:
 			l.missing(r, "spec.networkPolicyManagement", st)
 			return
-		case management == "Unmanaged" && len(listed) == 0:
-			l.unsure(r.String(), "it brings no policy, and there is no list in the graph")
-			return
 		case management == "Unmanaged":
-			l.bounded(r, namespace)
+			l.bare(r, listed)
 			return
 		case own == absent:
 			l.weak(r.String()+": spec.networkPolicy", "there is none, so that the controller's own lets it out to every public address")
@@ -405,9 +398,18 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 	}
 }
 
-// bounded records whether a policy of the namespace is for the Pods of a template that
-// brings none: one is enough to deny what no other allows.
-func (l *look) bounded(template Resource, namespace string) {
+// bare records whether a policy of the namespace is for the Pods of a template, or a
+// sandbox, that brings none: one is enough to deny what no other allows.
+func (l *look) bare(template Resource, listed map[string]bool) {
+	namespace, st := template.text("metadata.namespace")
+	switch {
+	case st != known:
+		l.missing(template, "metadata.namespace", st)
+		return
+	case len(listed) == 0:
+		l.unsure(template.String(), "it brings no policy, and there is no list in the graph")
+		return
+	}
 	labels, labelState := template.find("spec.podTemplate.metadata.labels")
 	undecided := ""
 	for _, p := range l.Resources {
