@@ -379,6 +379,7 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"a bucket for everybody":       {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
 		"a secret for everybody":       {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
 		"a deny rule for some sources": {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "sourceRanges", []any{"10.10.0.0/20"})},
+		"a perimeter around a network": {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{"//compute.googleapis.com/projects/p/global/networks/n"})},
 		"a name in capitals":           {"plan.restricted-dns", append1(typeRecord, obj{"name": "STORAGE.GoogleAPIs.com.", "type": "A", "rrdatas": []any{"203.0.113.1"}})},
 		"a forwarded zone in capitals": {"plan.restricted-dns", append1(typeZone, obj{"dnsName": "Storage.GoogleAPIs.com.", "visibility": "private", "forwardingConfig": obj{}})},
 		"a registry in small letters":  {"plan.immutable-tags", append1(typeRepository, obj{"format": "docker", "dockerConfig": obj{"immutableTags": false}})},
@@ -551,6 +552,9 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 			return set(typeSubnet, "name", "mine")(g) && set(typePool, "networkConfig.subnetwork", "theirs")(g)
 		}},
 		"a pool in further networks":    {"plan.egress-firewall", set(typePool, "networkConfig.additionalNodeNetworkConfigs", []any{obj{"network": "other"}})},
+		"a rule in small letters":       {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "direction", "egress")},
+		"a policy managed otherwise":    {"plan.allow-list", set(templateType, "spec.networkPolicyManagement", "unmanaged")},
+		"containers of another shape":   {"plan.image-digests", set(deployment, "spec.template.spec.containers", "all")},
 		"a mirror of another registry":  {"plan.immutable-tags", set(typeRepository, "mode", "REMOTE_REPOSITORY")},
 		"an image volume not known yet": {"plan.image-digests", set(deployment, "spec.template.spec.volumes", []any{obj{"image": Unknown{}}})},
 		"a subnet from another graph": {"plan.private-ranges", func(g *Graph) bool {

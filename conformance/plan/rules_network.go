@@ -183,7 +183,12 @@ var networkRules = []*Rule{
 					l.missing(f, "direction", st)
 					continue
 				}
-				if direction != "EGRESS" {
+				switch direction {
+				case "EGRESS":
+				case "", "INGRESS": // the default
+					continue
+				default:
+					l.missing(f, "direction", unknown)
 					continue
 				}
 				switch here, st := l.nearClusters(f, "network"); {

@@ -326,6 +326,8 @@ func images(v any) (out []imageRef, whole bool) {
 			switch list, isList := v[k].([]any); k {
 			case "containers", "initContainers", "ephemeralContainers":
 				if !isList {
+					_, isMap := v[k].(map[string]any)
+					whole = whole && (isMap || v[k] == nil)
 					below(v[k])
 					continue
 				}
@@ -338,6 +340,8 @@ func images(v any) (out []imageRef, whole bool) {
 				}
 			case "volumes":
 				if !isList {
+					_, isMap := v[k].(map[string]any)
+					whole = whole && (isMap || v[k] == nil)
 					below(v[k])
 					continue
 				}
@@ -377,6 +381,9 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 			return
 		case management == "Unmanaged":
 			l.bare(r, listed)
+			return
+		case management != "" && management != "Managed":
+			l.missing(r, "spec.networkPolicyManagement", unknown)
 			return
 		case own == absent:
 			l.weak(r.String()+": spec.networkPolicy", "there is none, so that the controller's own lets it out to every public address")
