@@ -240,10 +240,25 @@ func (o Options) create(ctx context.Context, config *clusterConfig, system []*un
 ) (*cluster.Provider, error) {
 	log := &kindLog{}
 	provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(log))
+	return provider, beside(ctx,
+		func() error { return o.runKind(provider, log, config, rep) },
+		func(ctx context.Context) error { return o.install(ctx, provider, system, rep) })
+}
+
+// beside installs while the cluster is made. Where there is no control plane nothing
+// can be installed either, and that may be noticed first: the cause is what kind says.
+func beside(ctx context.Context, create func() error, install func(context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return o.runKind(provider, log, config, rep) })
-	g.Go(func() error { return o.install(ctx, provider, system, rep) })
-	return provider, g.Wait()
+	var broken error
+	g.Go(func() error {
+		broken = create()
+		return broken
+	})
+	g.Go(func() error { return install(ctx) })
+	if err := g.Wait(); broken == nil {
+		return err
+	}
+	return broken
 }
 
 // runKind makes nodes and control plane. kind takes no context; its own waits are
@@ -330,13 +345,13 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	if err != nil {
 		return fmt.Errorf("listing the nodes: %w", err)
 	}
-	update := []string{"update", "--restart=no"}
-	for _, n := range members {
-		update = append(update, n.String())
+	names := make([]string, len(members))
+	for i, n := range members {
+		names[i] = n.String()
 	}
 	// kind lets Docker boot the nodes again after a reboot; with new addresses
 	// and without the seal's network they would only come up broken.
-	if _, err := o.Engine.Docker(ctx, update...); err != nil {
+	if _, err := o.Engine.Docker(ctx, append([]string{"update", "--restart=no"}, names...)...); err != nil {
 		return err
 	}
 	if err := o.writeKubeconfig(provider); err != nil {
@@ -357,7 +372,7 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 		digests, err = importImages(gctx, members, images.Archives, rep)
 		return err
 	})
-	g.Go(func() error { return waitNetwork(gctx, client, rep) })
+	g.Go(func() error { return waitNetwork(gctx, client, names, rep) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -369,17 +384,22 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	return id.write(o.identityPath())
 }
 
-// waitNetwork waits until Pods can run and resolve names.
-func waitNetwork(ctx context.Context, client *kube.Client, rep *progress.Reporter) (err error) {
+// waitNetwork waits until Pods can run on the nodes and resolve names. The nodes come
+// first: Cilium is ready on all that its DaemonSet knows, and kubeadm does not wait
+// until a node that joins is among them. One that is ready is, because Cilium makes it so.
+func waitNetwork(ctx context.Context, client *kube.Client, names []string, rep *progress.Reporter) (err error) {
 	done := rep.Step("waiting for Cilium and DNS")
 	defer func() { done("", err) }()
-	if err = client.WaitReady(ctx, []*unstructured.Unstructured{
+	if err := waitNodes(ctx, client, names); err != nil {
+		return err
+	}
+	if err := client.WaitReady(ctx, []*unstructured.Unstructured{
 		object("apps/v1", "DaemonSet", "kube-system", "cilium"),
 		object("apps/v1", "Deployment", "kube-system", "coredns"),
 	}); err != nil {
 		return fmt.Errorf("waiting for the network: %w", err)
 	}
-	return waitNodes(ctx, client)
+	return nil
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
