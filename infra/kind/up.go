@@ -6,6 +6,7 @@ package kind
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/kind/pkg/cluster"
@@ -289,20 +291,24 @@ func (o Options) install(ctx context.Context, provider *cluster.Provider, system
 	defer cancel()
 	var client *kube.Client
 	var apiHost string
-	for {
-		if client, apiHost, err = o.administrator(ctx, provider); err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server: %w (%w)", context.Cause(ctx), err)
-		case <-time.After(time.Second): // a question is a handful of docker's processes
-		}
+	var last error
+	// A question is a handful of docker's processes, hence no shorter interval.
+	if wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		client, apiHost, last = o.administrator(ctx, provider)
+		return last == nil, nil
+	}) != nil {
+		return fmt.Errorf("waiting for the API server: %w (%w)", context.Cause(ctx), last)
 	}
 	done := rep.Step("installing Cilium and the gVisor runtime class")
 	defer func() { done("", err) }()
-	if err := client.Apply(ctx, withAPIHost(system, apiHost)); err != nil {
-		return fmt.Errorf("installing the network: %w", err)
+	// kubeadm is at work beside this, and an API server of a few seconds may refuse
+	// once what it takes a moment later.
+	tries := wait.Backoff{Steps: 4, Duration: 2 * time.Second}
+	if err := wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
+		last = client.Apply(ctx, withAPIHost(system, apiHost))
+		return last == nil, nil
+	}); err != nil {
+		return fmt.Errorf("installing the network: %w", cmp.Or(last, err))
 	}
 	return nil
 }
