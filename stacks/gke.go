@@ -54,7 +54,13 @@ func newEnvironment(ctx *pulumi.Context, name string) (*environment, error) {
 	}
 	e := &environment{settings: s, profile: plan.Profiles[name]}
 	e.profile.ThrowAway = s.ThrowAway
-	provider, err := gcp.NewProvider(ctx, s.Name, &gcp.ProviderArgs{Project: pulumi.String(s.Project), Region: pulumi.String(s.Region)})
+	args := &gcp.ProviderArgs{Project: pulumi.String(s.Project), Region: pulumi.String(s.Region)}
+	if e.profile.Perimeter {
+		// Access Context Manager belongs to no project. With a person's credentials it
+		// answers 403 until it is told whose quota a call is counted against.
+		args.BillingProject, args.UserProjectOverride = pulumi.String(s.Project), pulumi.Bool(true)
+	}
+	provider, err := gcp.NewProvider(ctx, s.Name, args)
 	if err != nil {
 		return nil, fmt.Errorf("declaring the provider: %w", err)
 	}

@@ -116,6 +116,19 @@ func TestEveryResourceGoesThroughTheStacksOwnProvider(t *testing.T) {
 	}
 }
 
+// Access Context Manager answers a person's credentials only then.
+func TestCallsForThePerimeterAreCountedAgainstTheProject(t *testing.T) {
+	for _, stack := range clouds {
+		provider := one(t, record(t, stack, example(t, stack), false), "pulumi:providers:gcp")
+		if stack == "gke-shared" {
+			assert.Equal(t, "example-project", provider.Inputs["billingProject"])
+			assert.NotNil(t, provider.Inputs["userProjectOverride"])
+		} else {
+			assert.Nil(t, provider.Inputs["billingProject"], stack)
+		}
+	}
+}
+
 // What must be there before it is used, although it hands over no value.
 func TestResourcesWaitForWhatTheyNeed(t *testing.T) {
 	for _, stack := range clouds {

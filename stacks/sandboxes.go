@@ -114,8 +114,9 @@ func (e *environment) workloads(ctx *pulumi.Context) error {
 	}).(pulumi.StringOutput)
 	k8s, err := kubernetes.NewProvider(ctx, e.Name, &kubernetes.ProviderArgs{
 		Kubeconfig: config,
-		// A new endpoint is no other cluster.
-		ClusterIdentifier: pulumi.String(e.Project + "/" + e.Region + "/" + e.Name),
+		// A cluster that replaces another has its name, and nothing of what was in it:
+		// the host name is made for one cluster and stays with it.
+		ClusterIdentifier: e.cluster.Endpoint,
 	}, component.After(e.all))
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)

@@ -69,6 +69,15 @@ func TestTheAllowListIsThereBeforeASandboxIs(t *testing.T) {
 	}
 }
 
+// The Kubernetes provider makes its objects again where this is another one, and
+// leaves them where it is not, even if it is led elsewhere.
+func TestObjectsOfAReplacedClusterAreNotTakenForThoseOfTheNext(t *testing.T) {
+	for _, stack := range clouds {
+		provider := one(t, record(t, stack, withImages(t, stack), false), "pulumi:providers:kubernetes")
+		assert.Equal(t, "gke-0123.example.gke.goog", provider.Inputs["clusterIdentifier"], stack)
+	}
+}
+
 func TestHalfOfTheImagesIsAnErrorThatNamesTheKey(t *testing.T) {
 	config := withImages(t, "gke")
 	delete(config, "stockade:sandboxImage")

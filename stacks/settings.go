@@ -93,7 +93,7 @@ type shared struct {
 	// AccessPolicy is the number of the organization's access policy. Required.
 	AccessPolicy string `key:"accessPolicy"`
 	// Operators are who may come into the perimeter, user:… or serviceAccount:…,
-	// and OperatorRanges from which addresses, none wider than /16 (IPv6: /32).
+	// and OperatorRanges from which addresses, public ones, none wider than /16 (IPv6: /32).
 	// Both required.
 	Operators      []string `key:"operators"`
 	OperatorRanges []string `key:"operatorRanges"`
@@ -136,6 +136,10 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 	}
 	if r.cfg.Get("secretsKey") != "" {
 		s.SecretsKey = r.like("secretsKey", "", kmsKey, "a Cloud KMS key, projects/…/locations/…/keyRings/…/cryptoKeys/…")
+		// A regional cluster takes a key of its own region alone.
+		if kmsKey.MatchString(s.SecretsKey) && !strings.Contains(s.SecretsKey, "/locations/"+s.Region+"/") {
+			r.wrong("secretsKey", s.SecretsKey, "a key in the region "+s.Region)
+		}
 	}
 	s.ControllerImage, s.SandboxImage = r.images(fmt.Sprintf("%s-docker.pkg.dev/%s/%s/", s.Region, s.Project, s.Name))
 	for _, z := range s.Zones {
@@ -198,8 +202,9 @@ func (r *reader) shared() shared {
 	}
 	for _, x := range s.OperatorRanges {
 		p, err := netip.ParsePrefix(x)
-		if err != nil || p.Addr().Is4() && p.Bits() < 16 || p.Addr().Is6() && p.Bits() < 32 {
-			r.wrong("operatorRanges", x, "address ranges of at most /16, or /32 for IPv6")
+		// Google sees a caller's public address, and takes no other for a level.
+		if err != nil || p != p.Masked() || p.Addr().IsPrivate() || p.Addr().Is4() && p.Bits() < 16 || p.Addr().Is6() && p.Bits() < 32 {
+			r.wrong("operatorRanges", x, "public address ranges of at most /16, or /32 for IPv6")
 		}
 	}
 	return s

@@ -43,7 +43,7 @@ func TestAWrongValueIsNamedByItsKey(t *testing.T) {
 		"throwAway":         {"yes", "1"},
 		"releaseChannel":    {"UNSPECIFIED", "regular"},
 		"maintenanceHour":   {"18", "-1", "two"},
-		"secretsKey":        {"a-key"},
+		"secretsKey":        {"a-key", "projects/p/locations/global/keyRings/r/cryptoKeys/k", "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k"},
 		"nodeRange":         {"100.64.0.0/16", "10.0.0.1/20", "10.0.0.0/7", "all", "fd00::/64"},
 		"podRange":          {"10.10.0.0/16", "34.118.224.0/20"},
 		"serviceRange":      {"10.20.128.0/20", "10.10.0.0/20"},
@@ -60,7 +60,7 @@ func TestAWrongValueIsNamedByItsKey(t *testing.T) {
 		"projectNumber":     {"", "example-project"},
 		"accessPolicy":      {"", "accessPolicies/1"},
 		"operators":         {"", "[]", `["allUsers"]`, `["user:*@example.com"]`, `["domain:example.com"]`},
-		"operatorRanges":    {"", "[]", `["0.0.0.0/0"]`, `["10.0.0.0/8"]`, `["::/0"]`, `["203.0.113.1"]`},
+		"operatorRanges":    {"", "[]", `["0.0.0.0/0"]`, `["10.0.0.0/8"]`, `["::/0"]`, `["203.0.113.1"]`, `["10.1.0.0/16"]`, `["203.0.113.7/24"]`},
 		"perimeterEnforced": {"on"},
 	} {
 		for _, v := range values {

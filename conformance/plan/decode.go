@@ -20,9 +20,13 @@ const (
 	maxDepth = 64
 )
 
-// sigKey is in the map that Pulumi writes in place of a secret, an asset or a
-// reference (github.com/pulumi/pulumi/sdk/v3/go/common/resource/sig).
-const sigKey = "4dabf18193072939515e22adb298388d"
+const (
+	// In the map that Pulumi writes in place of a secret, an asset or a reference
+	// (github.com/pulumi/pulumi/sdk/v3/go/common/resource/sig).
+	sigKey = "4dabf18193072939515e22adb298388d"
+	// A preview has this for a secret, in place of the object that an export has.
+	hiddenSecret = "[secret]"
+)
 
 // sentinels are the texts that Pulumi writes in place of values that are not known
 // before the cloud answers
@@ -55,6 +59,7 @@ type document struct {
 
 type step struct {
 	Op    string         `json:"op"`
+	URN   string         `json:"urn"`
 	State *resourceState `json:"newState"`
 }
 
@@ -63,6 +68,10 @@ type resourceState struct {
 	Type   string         `json:"type"`
 	Delete bool           `json:"delete"`
 	Inputs map[string]any `json:"inputs"`
+	// The first is gone, and its replacement has not been made; of the second the
+	// cloud has something else than what was asked for.
+	PendingReplacement bool     `json:"pendingReplacement"`
+	InitErrors         []string `json:"initErrors"`
 }
 
 // Decode reads what `pulumi preview --json` or `pulumi stack export` wrote.
@@ -98,26 +107,41 @@ func Decode(in io.Reader) (Graph, error) {
 	return g, nil
 }
 
-// gone are the operations after which a resource is not there any more.
+// gone are operations on what is not there any more, or not in this way: the rest of a
+// replacement, and what was only looked at.
 var gone = map[string]bool{
-	"delete": true, "delete-replaced": true, "discard": true, "discard-replaced": true,
+	"delete-replaced": true, "discard": true, "discard-replaced": true,
 	"remove-pending-replace": true, "read-discard": true,
 }
 
 func fromPreview(doc document) (Graph, error) {
+	var order []string
+	last := map[string]step{}
+	for _, s := range doc.Steps {
+		switch {
+		case s.Op == "delete":
+			// The last word as well: a refresh may have found it before.
+			delete(last, s.URN)
+		case gone[s.Op], s.State == nil:
+		default:
+			// A replacement is told in two or three steps, whose new state is the
+			// same. What a refresh found comes before what the program wants.
+			order = append(order, s.State.URN)
+			last[s.State.URN] = s
+		}
+	}
 	var states []resourceState
 	unchanged := 0
-	seen := map[string]bool{}
-	for _, s := range doc.Steps {
-		// A replacement is told in two or three steps; the new state is the same.
-		if gone[s.Op] || s.State == nil || seen[s.State.URN] {
+	for _, urn := range order {
+		s, there := last[urn]
+		if !there {
 			continue
 		}
+		delete(last, urn)
+		states = append(states, *s.State)
 		if s.Op == "same" {
 			unchanged++
 		}
-		seen[s.State.URN] = true
-		states = append(states, *s.State)
 	}
 	g, err := graph(states)
 	switch {
@@ -140,15 +164,24 @@ func fromPreview(doc document) (Graph, error) {
 
 func fromExport(doc document) (Graph, error) {
 	var states []resourceState
+	unfinished := 0
 	for _, s := range doc.Deployment.Resources {
 		// What is marked for deletion is the rest of a replacement.
-		if !s.Delete {
-			states = append(states, s)
+		if s.Delete {
+			continue
 		}
+		if s.PendingReplacement || len(s.InitErrors) > 0 {
+			unfinished++
+		}
+		states = append(states, s)
 	}
 	g, err := graph(states)
-	if n := len(doc.Deployment.Pending); err == nil && n > 0 {
+	switch n := len(doc.Deployment.Pending); {
+	case err != nil:
+	case n > 0:
 		g.Partial = fmt.Sprintf("%d operations of the last update were interrupted; `pulumi refresh` settles them", n)
+	case unfinished > 0:
+		g.Partial = fmt.Sprintf("the last update failed, and %d resources are not there, or not as they should be; `pulumi up` finishes it", unfinished)
 	}
 	return g, err
 }
@@ -192,7 +225,7 @@ func plain(v any, depth int) (any, error) {
 	}
 	switch v := v.(type) {
 	case string:
-		if sentinels[v] {
+		if sentinels[v] || v == hiddenSecret {
 			return Unknown{}, nil
 		}
 		return v, nil

@@ -22,14 +22,30 @@ func TestAPreviewIsRead(t *testing.T) {
 		"steps": [
 			{"op": "create", "urn": "` + urn + `", "newState": {"urn": "` + urn + `", "type": "gcp:container/cluster:Cluster", "custom": true, "inputs": {
 				"__defaults": [], "name": "box", "endpoint": "04da6b54-80e4-46f7-96ec-b56ff0331ba9",
-				"password": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"secret\""}, "list": [1, {"__defaults": [], "a": true}]}}},
+				"token": "[secret]", "password": {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": "\"secret\""}, "list": [1, {"__defaults": [], "a": true}]}}},
 			{"op": "delete", "urn": "urn:pulumi:gke::stockade::a:b/c:D::old", "oldState": {}}
 		],
 		"duration": 1, "changeSummary": {"create": 1, "delete": 1}}`))
 	require.NoError(t, err)
 	assert.Equal(t, Graph{Resources: []Resource{{Type: typeCluster, Name: "cluster", Inputs: obj{
-		"name": "box", "endpoint": Unknown{}, "password": Unknown{}, "list": []any{1.0, obj{"a": true}},
+		"name": "box", "endpoint": Unknown{}, "token": Unknown{}, "password": Unknown{}, "list": []any{1.0, obj{"a": true}},
 	}}}}, g)
+}
+
+// Who keeps a direction, a name or a namespace secret gets no verdict by that.
+func TestASecretOfAPreviewIsNotTakenForItsValue(t *testing.T) {
+	for where, c := range map[string]struct{ rule, typ, inputs string }{
+		"an egress rule":   {"plan.egress-firewall", typeFirewall, `{"direction": "[secret]", "allows": [{"protocol": "all"}]}`},
+		"a zone":           {"plan.restricted-dns", typeZone, `{"dnsName": "[secret]", "forwardingConfig": {}}`},
+		"a network policy": {"plan.allow-list", "kubernetes:networking.k8s.io/v1:NetworkPolicy", `{"metadata": {"namespace": "[secret]"}, "spec": {"egress": [{}]}}`},
+	} {
+		at := "urn:pulumi:s::p::" + c.typ + "::secret"
+		g, err := Decode(strings.NewReader(fmt.Sprintf(`{"steps": [{"op": "create", "newState": {"urn": %q, "inputs": %s}}], "changeSummary": {"create": 1}}`, at, c.inputs)))
+		require.NoError(t, err)
+		all := standard()
+		all.Resources = append(all.Resources, g.Resources...)
+		assert.Equal(t, verdict.Inconclusive, verdicts(all, full)[c.rule], where)
+	}
 }
 
 func TestAReplacementIsOneResource(t *testing.T) {
@@ -40,6 +56,32 @@ func TestAReplacementIsOneResource(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, g.Resources, 1)
 	assert.Empty(t, g.Partial)
+}
+
+// A preview with a refresh tells of each resource what the cloud has, and then what
+// the program makes of it.
+func TestThePlanCountsAndNotWhatTheCloudHas(t *testing.T) {
+	step := func(op, name, inputs string) string {
+		at := "urn:pulumi:s::p::a:b/c:D::" + name
+		if op == "delete" {
+			return fmt.Sprintf(`{"op": %q, "urn": %q, "oldState": {"urn": %q}}`, op, at, at)
+		}
+		return fmt.Sprintf(`{"op": %q, "urn": %q, "newState": {"urn": %q, "inputs": {"is": %q}}}`, op, at, at, inputs)
+	}
+	g, err := Decode(strings.NewReader(`{"steps": [` + strings.Join([]string{
+		step("refresh", "changed", "found"), step("update", "drifted", "found"), step("refresh", "dropped", "found"), step("delete", "lost", ""),
+		step("refresh", "kept", "found"),
+		step("update", "changed", "wanted"), step("update", "drifted", "wanted"), step("create", "lost", "wanted"), step("same", "kept", "wanted"),
+		step("delete", "dropped", ""),
+	}, ",") + `], "changeSummary": {"same": 1, "update": 2, "create": 1, "delete": 1}}`))
+	require.NoError(t, err)
+	assert.Empty(t, g.Partial)
+	var names []string
+	for _, r := range g.Resources {
+		names = append(names, r.Name)
+		assert.Equal(t, "wanted", r.Inputs["is"], r.Name)
+	}
+	assert.Equal(t, []string{"changed", "drifted", "kept", "lost"}, names)
 }
 
 func TestAnExportIsRead(t *testing.T) {
@@ -60,6 +102,8 @@ func TestADocumentThatLeavesSomethingOutIsPartial(t *testing.T) {
 		"an error":                     `{"steps": [], "changeSummary": {}, "diagnostics": [{"severity": "error", "message": "x"}]}`,
 		"corrupt":                      `{"steps": [], "changeSummary": {}, "maybeCorrupt": true}`,
 		"interrupted":                  `{"deployment": {"resources": [], "pending_operations": [{}]}}`,
+		"deleted and not made again":   `{"deployment": {"resources": [{"urn": "` + urn + `", "pendingReplacement": true}]}}`,
+		"made in part":                 `{"deployment": {"resources": [{"urn": "` + urn + `", "initErrors": ["quota"]}]}}`,
 	} {
 		g, err := Decode(strings.NewReader(doc))
 		require.NoError(t, err, name)

@@ -153,6 +153,13 @@ func (r Resource) text(path string) (string, state) {
 	return s, known
 }
 
+// host returns the name of a host at path. In names letters of either size are the
+// same.
+func (r Resource) host(path string) (string, state) {
+	s, st := r.text(path)
+	return strings.ToLower(s), st
+}
+
 // flag returns the bool at path.
 func (r Resource) flag(path string) (value bool, st state) {
 	v, st := r.find(path)

@@ -343,41 +343,53 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 			}
 			return true
 		}},
-		"a deny rule for some nodes":  {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "targetTags", []any{"x"})},
-		"an API that is unrestricted": {"plan.perimeter-services", set(typeService, "service", "run.googleapis.com")},
-		"a door for any user":         {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{"identityType": "ANY_USER_ACCOUNT"}}})},
-		"a door to every service":     {"plan.perimeter-doors", set(typePerimeter, "status.egressPolicies", []any{obj{"egressTo": obj{"operations": []any{obj{"serviceName": "*"}}}}})},
-		"a perimeter around nothing":  {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{})},
-		"a name for a whole domain":   {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"pattern": "*.com"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
-		"a list for all ports":        {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com"}}}})},
-		"a digest that is cut":        {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.containers", []any{obj{"image": "a@sha256:0123"}})},
-		"a sidecar by tag":            {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.initContainers", []any{obj{"image": "a:1"}})},
-		"no process at all":           {"plan.pids-limit", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", -1.0)},
-		"Compute Engine's account":    {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "1-compute@developer.gserviceaccount.com")},
-		"Shielded nodes off":          {"plan.shielded-nodes", set(typeCluster, "enableShieldedNodes", false)},
-		"a cluster that only logs":    {"plan.binary-authorization", set(typeBinauthz, "clusterAdmissionRules", []any{obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "DRYRUN_AUDIT_LOG_ONLY"}})},
-		"egress to Google's VMs":      {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"34.0.0.0/8"})},
-		"egress by IPv6":              {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"2a00::/12"})},
-		"names of a peer":             {"plan.restricted-dns", setWhere(typeZone, func(r Resource) bool { return r.Name == "pkg.dev" }, "peeringConfig", obj{"targetNetwork": obj{"networkUrl": Unknown{}}})},
-		"Pods of a pool elsewhere":    {"plan.private-ranges", set(typePool, "networkConfig.podIpv4CidrBlock", "100.64.0.0/14")},
-		"a role by a binding":         {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/owner", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
-		"a role in the folder":        {"plan.least-privilege", append1("gcp:folder/iAMMember:IAMMember", obj{"role": "roles/viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
-		"a binding for everybody":     {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/monitoring.viewer", "members": []any{"allAuthenticatedUsers"}})},
-		"any Pod is the identity":     {"plan.least-privilege", set(typeAccountIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/*")},
-		"tokens for a person":         {"plan.least-privilege", set(typeAccountIAM, "role", "roles/iam.serviceAccountTokenCreator")},
-		"a door of its own":           {"plan.perimeter-doors", append1("gcp:accesscontextmanager/servicePerimeterEgressPolicy:ServicePerimeterEgressPolicy", obj{"egressFrom": obj{"identityType": "ANY_IDENTITY"}})},
-		"a level for everybody":       {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"ipSubnetworks": []any{"203.0.113.0/24"}}})},
-		"a level from everywhere":     {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}}})},
-		"a level for either":          {"plan.perimeter-doors", set(typeLevel, "basic", obj{"combiningFunction": "OR", "conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})},
-		"another policy beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
-		"a public block beside it":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
-		"a template that lets out":    {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
-		"a deny rule elsewhere":       {"plan.egress-firewall", located("projects/p/global/networks/own", deniesAll)},
-		"a zone elsewhere":            {"plan.restricted-dns", located("projects/p/global/networks/own", func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
-		"other name servers":          {"plan.restricted-dns", append1(typeServerPolicy, obj{"alternativeNameServerConfig": obj{"targetNameServers": []any{obj{"ipv4Address": "8.8.8.8"}}}})},
-		"a list for other Pods":       {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
-		"a bucket for everybody":      {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
-		"a secret for everybody":      {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
+		"a deny rule for some nodes":   {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "targetTags", []any{"x"})},
+		"an API that is unrestricted":  {"plan.perimeter-services", set(typeService, "service", "run.googleapis.com")},
+		"a door for any user":          {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{"identityType": "ANY_USER_ACCOUNT"}}})},
+		"a door to every service":      {"plan.perimeter-doors", set(typePerimeter, "status.egressPolicies", []any{obj{"egressTo": obj{"operations": []any{obj{"serviceName": "*"}}}}})},
+		"a perimeter around nothing":   {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{})},
+		"a name for a whole domain":    {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"pattern": "*.com"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
+		"a list for all ports":         {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com"}}}})},
+		"a digest that is cut":         {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.containers", []any{obj{"image": "a@sha256:0123"}})},
+		"a sidecar by tag":             {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.initContainers", []any{obj{"image": "a:1"}})},
+		"no process at all":            {"plan.pids-limit", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", -1.0)},
+		"Compute Engine's account":     {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "1-compute@developer.gserviceaccount.com")},
+		"Shielded nodes off":           {"plan.shielded-nodes", set(typeCluster, "enableShieldedNodes", false)},
+		"a cluster that only logs":     {"plan.binary-authorization", set(typeBinauthz, "clusterAdmissionRules", []any{obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "DRYRUN_AUDIT_LOG_ONLY"}})},
+		"egress to Google's VMs":       {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"34.0.0.0/8"})},
+		"egress by IPv6":               {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"2a00::/12"})},
+		"names of a peer":              {"plan.restricted-dns", setWhere(typeZone, func(r Resource) bool { return r.Name == "pkg.dev" }, "peeringConfig", obj{"targetNetwork": obj{"networkUrl": Unknown{}}})},
+		"Pods of a pool elsewhere":     {"plan.private-ranges", set(typePool, "networkConfig.podIpv4CidrBlock", "100.64.0.0/14")},
+		"a role by a binding":          {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/owner", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
+		"a role in the folder":         {"plan.least-privilege", append1("gcp:folder/iAMMember:IAMMember", obj{"role": "roles/viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a binding for everybody":      {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/monitoring.viewer", "members": []any{"allAuthenticatedUsers"}})},
+		"any Pod is the identity":      {"plan.least-privilege", set(typeAccountIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/*")},
+		"tokens for a person":          {"plan.least-privilege", set(typeAccountIAM, "role", "roles/iam.serviceAccountTokenCreator")},
+		"a door of its own":            {"plan.perimeter-doors", append1("gcp:accesscontextmanager/servicePerimeterEgressPolicy:ServicePerimeterEgressPolicy", obj{"egressFrom": obj{"identityType": "ANY_IDENTITY"}})},
+		"a level for everybody":        {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"ipSubnetworks": []any{"203.0.113.0/24"}}})},
+		"a level from everywhere":      {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}}})},
+		"a level for either":           {"plan.perimeter-doors", set(typeLevel, "basic", obj{"combiningFunction": "OR", "conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})},
+		"another policy beside it":     {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
+		"a public block beside it":     {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
+		"a template that lets out":     {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
+		"a deny rule elsewhere":        {"plan.egress-firewall", located("projects/p/global/networks/own", deniesAll)},
+		"a zone elsewhere":             {"plan.restricted-dns", located("projects/p/global/networks/own", func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
+		"other name servers":           {"plan.restricted-dns", append1(typeServerPolicy, obj{"alternativeNameServerConfig": obj{"targetNameServers": []any{obj{"ipv4Address": "8.8.8.8"}}}})},
+		"a list for other Pods":        {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
+		"a bucket for everybody":       {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
+		"a secret for everybody":       {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
+		"a deny rule for some sources": {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "sourceRanges", []any{"10.10.0.0/20"})},
+		"a perimeter around a network": {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{"//compute.googleapis.com/projects/p/global/networks/n"})},
+		"a name in capitals":           {"plan.restricted-dns", append1(typeRecord, obj{"name": "STORAGE.GoogleAPIs.com.", "type": "A", "rrdatas": []any{"203.0.113.1"}})},
+		"a forwarded zone in capitals": {"plan.restricted-dns", append1(typeZone, obj{"dnsName": "Storage.GoogleAPIs.com.", "visibility": "private", "forwardingConfig": obj{}})},
+		"a registry in small letters":  {"plan.immutable-tags", append1(typeRepository, obj{"format": "docker", "dockerConfig": obj{"immutableTags": false}})},
+		"a volume of an image by tag":  {"plan.image-digests", set(deployment, "spec.template.spec.volumes", []any{obj{"image": obj{"reference": "a:1"}}})},
+		"a name for a country":         {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": "*.co.uk"}))},
+		"a name for a host of hosts":   {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": "*.github.io"}))},
+		"a sandbox without a template": {"plan.allow-list", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "other"}})},
+		"Kubernetes' own tokens":       {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sTokensViaDns", true)},
+		"Kubernetes' own certificates": {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sCertsViaDns", true)},
+		"a sandbox is the identity":    {"plan.least-privilege", set(typeAccountIAM, "member", "serviceAccount:p.svc.id.goog[sandboxes/default]")},
 		"a template without a list": {"plan.allow-list", func(g *Graph) bool {
 			return set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g) && set(templateType, "metadata.namespace", "other")(g)
 		}},
@@ -391,7 +403,10 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 	}
 }
 
-const templateType = "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate"
+const (
+	templateType = "kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate"
+	deployment   = "kubernetes:apps/v1:Deployment"
+)
 
 // located is a change: everything is in a network but what fits, which is in another.
 func located(network string, elsewhere func(Resource) bool) func(*Graph) bool {
@@ -456,7 +471,9 @@ func TestARuleThatDeniesTheRestMayBeWrittenInSeveralWays(t *testing.T) {
 	g := standard()
 	require.True(t, setWhere(typeFirewall, deniesAll, "destinationRanges", nil)(&g))
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
-	for _, path := range []string{"destinationRanges", "targetTags", "denies"} {
+	require.True(t, setWhere(typeFirewall, deniesAll, "sourceRanges", []any{"0.0.0.0/0"})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.egress-firewall"])
+	for _, path := range []string{"destinationRanges", "sourceRanges", "targetTags", "denies"} {
 		g := standard()
 		require.True(t, setWhere(typeFirewall, deniesAll, path, Unknown{})(&g))
 		assert.Equal(t, verdict.Inconclusive, verdicts(g, full)["plan.egress-firewall"], path)
@@ -493,6 +510,11 @@ func TestATemplateMayLeaveItsPolicyToItsNamespace(t *testing.T) {
 	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"])
 }
 
+// listOf are the rules of an allow-list with one entry.
+func listOf(entry obj) []any {
+	return []any{obj{"matches": []any{entry}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}}
+}
+
 // append1 is a change: one resource more.
 func append1(typ string, inputs obj) func(*Graph) bool {
 	return func(g *Graph) bool {
@@ -503,7 +525,6 @@ func append1(typ string, inputs obj) func(*Graph) bool {
 
 // What a rule does not understand, or cannot see, it does not pass.
 func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
-	deployment := "kubernetes:apps/v1:Deployment"
 	for name, c := range map[string]struct {
 		rule  string
 		apply func(*Graph) bool
@@ -521,6 +542,21 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		"pools of GKE's choice, maybe":  {"plan.default-pool", set(typeCluster, "clusterAutoscaling", obj{"enabled": Unknown{}})},
 		"nodes of pools that GKE makes": {"plan.node-identity", set(typeCluster, "clusterAutoscaling", obj{"enabled": true})},
 		"pools within the cluster":      {"plan.kubelet-port", set(typeCluster, "nodePools", []any{obj{"name": "x"}})},
+		"an image policy elsewhere": {"plan.binary-authorization", func(g *Graph) bool {
+			return set(typeBinauthz, "project", "theirs")(g) && set(typeCluster, "project", "mine")(g)
+		}},
+		"a pool of another cluster": {"plan.gvisor-pool", func(g *Graph) bool {
+			return set(typeCluster, "name", "mine")(g) && setWhere(typePool, isSandboxed, "cluster", "projects/p/locations/r/clusters/theirs")(g)
+		}},
+		"a pool in a subnet elsewhere": {"plan.private-ranges", func(g *Graph) bool {
+			return set(typeSubnet, "name", "mine")(g) && set(typePool, "networkConfig.subnetwork", "theirs")(g)
+		}},
+		"a pool in further networks":    {"plan.egress-firewall", set(typePool, "networkConfig.additionalNodeNetworkConfigs", []any{obj{"network": "other"}})},
+		"a rule in small letters":       {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "direction", "egress")},
+		"a policy managed otherwise":    {"plan.allow-list", set(templateType, "spec.networkPolicyManagement", "unmanaged")},
+		"containers of another shape":   {"plan.image-digests", set(deployment, "spec.template.spec.containers", "all")},
+		"a mirror of another registry":  {"plan.immutable-tags", set(typeRepository, "mode", "REMOTE_REPOSITORY")},
+		"an image volume not known yet": {"plan.image-digests", set(deployment, "spec.template.spec.volumes", []any{obj{"image": Unknown{}}})},
 		"a subnet from another graph": {"plan.private-ranges", func(g *Graph) bool {
 			return set(typeSubnet, "name", "mine")(g) && set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/theirs")(g)
 		}},
@@ -553,6 +589,16 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		require.True(t, set(typeSubnet, "name", name)(&g))
 		require.True(t, set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/mine")(&g))
 		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.private-ranges"], "%v", name)
+	}
+	// Its policy may be elsewhere, where a sandbox is all that is seen.
+	g = Graph{}
+	require.True(t, append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "sandboxes"}})(&g))
+	assert.Equal(t, verdict.Inconclusive, verdicts(g, full)["plan.allow-list"])
+	// Google's own, which the claim names, are a registry as well.
+	for _, pattern := range []string{"*.googleapis.com", "*.us-central1.gke.goog", "*.Example.co.uk."} {
+		g = standard()
+		require.True(t, set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": pattern}))(&g))
+		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"], pattern)
 	}
 	// What cannot hold a container says nothing of images.
 	g = standard()

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -76,12 +77,15 @@ var clusterRules = []*Rule{
 	},
 	{
 		ID: "plan.control-plane", Title: "Find a control plane that answers on an address",
-		About:  "With the DNS endpoint alone, every caller passes Google's front end and IAM before it reaches the API server.",
+		About:  "With the DNS endpoint alone, every caller passes Google's front end and IAM before it reaches the API server. IAM knows nothing of Kubernetes' own tokens and certificates, which that endpoint can be told to take.",
 		Claims: []string{"KG-07", "KG-03"}, Severity: suite.High,
 		Mutants: []Mutant{{"ip-endpoint", "the control plane has an IP endpoint", set(typeCluster, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled", true)}},
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
 				l.wants(c, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled", false)
+				// Of later versions of the SDK than ours.
+				l.off(c, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sTokensViaDns", true)
+				l.off(c, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sCertsViaDns", true)
 			}
 		},
 	},
@@ -153,6 +157,7 @@ var clusterRules = []*Rule{
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
 				l.wants(c, "binaryAuthorization.evaluationMode", "PROJECT_SINGLETON_POLICY_ENFORCE")
+				l.ownPolicy(c)
 			}
 			for _, p := range l.each(typeBinauthz) {
 				l.admission(p, "defaultAdmissionRule.")
@@ -174,6 +179,21 @@ var clusterRules = []*Rule{
 			}
 		},
 	},
+}
+
+// ownPolicy records that the image policies of the graph are of other projects than the
+// cluster. Which one the provider's own is, where a resource names none, is not known.
+func (l *look) ownPolicy(c Resource) {
+	own, st := c.text("project")
+	if st != known {
+		return
+	}
+	if !slices.ContainsFunc(l.of(typeBinauthz), func(p Resource) bool {
+		of, st := p.text("project")
+		return st != known || of == own
+	}) {
+		l.unsure(c.String()+": project", fmt.Sprintf("the image policy of %.80q is not in the graph", own))
+	}
 }
 
 // admission records whether the rule at path denies, and not only in its log.

@@ -82,7 +82,7 @@ var networkRules = []*Rule{
 				}
 			}
 			for _, c := range l.each(typeCluster) {
-				l.ownSubnet(c)
+				l.ownSubnet(c, "subnetwork")
 				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
 					l.rangeName(c, path)
 				}
@@ -93,6 +93,7 @@ var networkRules = []*Rule{
 				}
 			}
 			for _, p := range l.of(typePool) {
+				l.ownSubnet(p, "networkConfig.subnetwork")
 				if _, st := p.find("networkConfig.podRange"); st != absent {
 					l.rangeName(p, "networkConfig.podRange")
 				}
@@ -182,7 +183,12 @@ var networkRules = []*Rule{
 					l.missing(f, "direction", st)
 					continue
 				}
-				if direction != "EGRESS" {
+				switch direction {
+				case "EGRESS":
+				case "", "INGRESS": // the default
+					continue
+				default:
+					l.missing(f, "direction", unknown)
 					continue
 				}
 				switch here, st := l.nearClusters(f, "network"); {
@@ -203,6 +209,12 @@ var networkRules = []*Rule{
 					}
 				}
 				l.wide(f)
+			}
+			for _, p := range l.of(typePool) {
+				const path = "networkConfig.additionalNodeNetworkConfigs"
+				if more, st := p.list(path); st == unknown || len(more) > 0 {
+					l.unsure(p.String()+": "+path, "its nodes are in further networks, whose rules are not read")
+				}
 			}
 			for _, r := range l.Resources {
 				if strings.HasPrefix(r.Type, "gcp:compute/") && strings.Contains(r.Type, "irewallPolicy") {
@@ -285,11 +297,11 @@ func private(r netip.Prefix) bool {
 	return slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.Addr()) && p.Bits() <= r.Bits() })
 }
 
-// ownSubnet records that a cluster lives in a subnet of which the graph knows nothing:
+// ownSubnet records that nodes live in a subnet of which the graph knows nothing:
 // ranges of the same names in another one are not its own. Where a name is not known
 // yet, nothing can be compared.
-func (l *look) ownSubnet(c Resource) {
-	own, st := c.text("subnetwork")
+func (l *look) ownSubnet(r Resource, path string) {
+	own, st := r.text(path)
 	if st != known {
 		return
 	}
@@ -299,7 +311,7 @@ func (l *look) ownSubnet(c Resource) {
 			return
 		}
 	}
-	l.unsure(c.String()+": subnetwork", fmt.Sprintf("%.80q is not in the graph, and nor are its ranges", own))
+	l.unsure(r.String()+": "+path, fmt.Sprintf("%.80q is not in the graph, and nor are its ranges", own))
 }
 
 // rangeName records whether the name at path is that of a range in the graph, which
@@ -325,7 +337,7 @@ func (l *look) rangeName(r Resource, path string) {
 // forwarded records a zone of the domain's names whose answers come from elsewhere.
 func (l *look) forwarded(zones []Resource, domain string) {
 	for _, z := range zones {
-		if name, _ := z.text("dnsName"); name != domain+"." && !strings.HasSuffix(name, "."+domain+".") {
+		if name, _ := z.host("dnsName"); name != domain+"." && !strings.HasSuffix(name, "."+domain+".") {
 			continue
 		}
 		for _, path := range []string{"forwardingConfig", "peeringConfig", "serviceDirectoryConfig"} {
@@ -345,7 +357,7 @@ func (l *look) forwarded(zones []Resource, domain string) {
 func (l *look) zone(zones []Resource, domain string) {
 	elsewhere := ""
 	for _, z := range zones {
-		if name, _ := z.text("dnsName"); name != domain+"." {
+		if name, _ := z.host("dnsName"); name != domain+"." {
 			continue
 		}
 		switch here, st := l.answers(z); {
@@ -370,7 +382,7 @@ func (l *look) zone(zones []Resource, domain string) {
 func (l *look) records(records []Resource, domain string) {
 	apex, wildcard := false, false
 	for _, r := range records {
-		name, st := r.text("name")
+		name, st := r.host("name")
 		if st != known {
 			l.missing(r, "name", st)
 			continue
@@ -426,15 +438,22 @@ func denies(f Resource, everywhere string) bool {
 	direction, _ := f.text("direction")
 	to, ranges := f.texts("destinationRanges")
 	denied, _ := f.objects("denies")
-	_, tags := f.find("targetTags")
-	_, accounts := f.find("targetServiceAccounts")
+	for _, path := range []string{"targetTags", "targetServiceAccounts", "sourceTags", "sourceServiceAccounts"} {
+		if _, st := f.find(path); st != absent {
+			return false
+		}
+	}
+	// A source narrows egress, too.
+	if from, st := f.texts("sourceRanges"); st == unknown || len(from) > 0 && !slices.Contains(from, everywhere) {
+		return false
+	}
 	everything := slices.ContainsFunc(denied, func(d Resource) bool {
 		protocol, _ := d.text("protocol")
 		return protocol == "all"
 	})
 	// Without destinations a rule is for every address of IPv4.
 	all := slices.Contains(to, everywhere) || everywhere == everyIPv4 && (ranges == absent || ranges == known && len(to) == 0)
-	return direction == "EGRESS" && everything && all && tags == absent && accounts == absent
+	return direction == "EGRESS" && everything && all
 }
 
 // undecidedDenial records a rule of which it is not known what it denies, and to
@@ -443,7 +462,7 @@ func (l *look) undecidedDenial(f Resource) {
 	if _, st := f.find("denies"); st == absent {
 		return
 	}
-	for _, path := range []string{"denies", "destinationRanges", "targetTags", "targetServiceAccounts"} {
+	for _, path := range []string{"denies", "destinationRanges", "sourceRanges", "targetTags", "targetServiceAccounts"} {
 		if _, st := f.list(path); st == unknown {
 			l.missing(f, path, st)
 			return

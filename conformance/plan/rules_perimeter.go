@@ -83,6 +83,8 @@ var perimeterRules = []*Rule{
 						l.missing(p, path, st)
 					case len(all) == 0:
 						l.weak(p.String()+": "+path, "it is empty")
+					case path == "status.resources" && !slices.ContainsFunc(all, maybeProject):
+						l.weak(p.String()+": "+path, "no project is in it, so that no service is guarded")
 					default:
 						l.sound(p.String()+": "+path, "there are %d", len(all))
 					}
@@ -209,6 +211,13 @@ var perimeterRules = []*Rule{
 			}
 		},
 	},
+}
+
+// maybeProject tells whether what a perimeter is around is a project, or not known yet.
+// It may be a network as well, whose calls it guards and nothing else.
+func maybeProject(v any) bool {
+	s, ok := v.(string)
+	return !ok || strings.HasPrefix(s, "projects/")
 }
 
 // levels records whether the access levels that a perimeter names are in the graph,

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -321,6 +322,25 @@ func (l *look) shared() {
 	if n > 1 {
 		l.unsure("pools of several clusters", fmt.Sprintf("there are %d clusters with pools, and whose a pool is, is not read: judge each by itself", n))
 	}
+	for _, p := range l.of(typePool) {
+		if l.elsewhere(p) {
+			l.unsure(p.String()+": cluster", "it is of a cluster that is not in the graph")
+		}
+	}
+}
+
+// elsewhere tells whether a pool names a cluster that is none of the graph's. What is
+// not known yet is made by the program.
+func (l *look) elsewhere(p Resource) bool {
+	of, st := p.text("cluster")
+	if st != known {
+		return false
+	}
+	of = of[strings.LastIndexByte(of, '/')+1:]
+	return !slices.ContainsFunc(l.of(typeCluster), func(c Resource) bool {
+		name, st := c.text("name")
+		return st != known || name == of
+	})
 }
 
 // reserved records whether a pool names the key that GKE keeps for itself.

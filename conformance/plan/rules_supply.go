@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/stockade-dev/stockade/conformance/suite"
 )
 
@@ -49,6 +51,13 @@ var supplyRules = []*Rule{
 		},
 		judge: func(l *look) {
 			l.each(typeProjectIAM)
+			// Whatever runs in a sandbox is its Pod's service account.
+			ownNamespace := func(who string) bool {
+				return slices.ContainsFunc(l.Resources, func(r Resource) bool {
+					namespace, st := r.text("metadata.namespace")
+					return (isTemplate(r) || isSandbox(r)) && st == known && strings.Contains(who, "["+namespace+"/")
+				})
+			}
 			for _, r := range l.Resources {
 				of, gives := grant(r)
 				switch {
@@ -59,7 +68,8 @@ var supplyRules = []*Rule{
 					l.unsure(r.String(), "it grants what a document says, which is not read")
 				case of == "serviceaccount":
 					l.oneOf(r, "role", "roles/iam.workloadIdentityUser")
-					l.members(r, "is no Kubernetes service account", tokenIssuer.MatchString)
+					l.members(r, "is no Kubernetes service account outside of the sandboxes' namespaces",
+						func(who string) bool { return tokenIssuer.MatchString(who) && !ownNamespace(who) })
 				default:
 					role, st := r.text("role")
 					if st == known && !containers[of] && !slices.Contains(Roles, role) {
@@ -80,10 +90,14 @@ var supplyRules = []*Rule{
 		Mutants: []Mutant{{"mutable-tags", "tags can move", set(typeRepository, "dockerConfig.immutableTags", false)}},
 		judge: func(l *look) {
 			for _, r := range l.each(typeRepository) {
-				if format, st := r.text("format"); st == known && format != "DOCKER" {
+				// Google takes either spelling.
+				if format, st := r.text("format"); st == known && !strings.EqualFold(format, "DOCKER") {
 					continue
 				}
 				l.wants(r, "dockerConfig.immutableTags", true)
+				if mode, st := r.text("mode"); st == unknown || st == known && mode != "STANDARD_REPOSITORY" {
+					l.unsure(r.String()+": mode", "its images are those of another registry, whose tags may move")
+				}
 			}
 		},
 	},
@@ -103,7 +117,7 @@ var supplyRules = []*Rule{
 		Mutants: []Mutant{{"latest", "an image is named by tag", func(g *Graph) bool {
 			for _, r := range g.Resources {
 				if all, _ := images(r.Inputs); isKubernetes(r) && len(all) > 0 {
-					all[0]["image"] = "registry.example/app:latest"
+					all[0].in[all[0].key] = "registry.example/app:latest"
 					return true
 				}
 			}
@@ -122,7 +136,7 @@ var supplyRules = []*Rule{
 				for i, c := range all {
 					found = true
 					what := fmt.Sprintf("%s: image %d", r, i+1)
-					switch image, ok := c["image"].(string); {
+					switch image, ok := c.in[c.key].(string); {
 					case !ok:
 						l.unsure(what, "it is not known yet, or not understood")
 					case byDigest.MatchString(image):
@@ -197,6 +211,8 @@ var supplyRules = []*Rule{
 				switch {
 				case isTemplate(r), isNetworkPolicy(r):
 					l.beside(r, listed)
+				case isSandbox(r):
+					l.bare(r, listed)
 				case isOtherPolicy(r):
 					l.unsure(r.String(), "it adds to what the others let out, or goes before them, and is not understood")
 				case isBundle(r):
@@ -225,6 +241,12 @@ func isOtherPolicy(r Resource) bool {
 
 func isTemplate(r Resource) bool {
 	return strings.HasPrefix(r.Type, "kubernetes:extensions.agents.x-k8s.io/") && strings.HasSuffix(r.Type, ":SandboxTemplate")
+}
+
+// isSandbox tells whether the resource is a sandbox that comes from no template, to
+// which the controller gives no policy.
+func isSandbox(r Resource) bool {
+	return strings.HasPrefix(r.Type, "kubernetes:agents.x-k8s.io/") && strings.HasSuffix(r.Type, ":Sandbox")
 }
 
 // isBundle tells whether the resource stands for objects that are not in the graph.
@@ -272,11 +294,17 @@ func (l *look) members(r Resource, bad string, good func(string) bool) {
 	}
 }
 
-// images returns every container of an object, wherever its Pod template is: in
-// a Deployment, or in a SandboxTemplate that no SDK knows. The order is that of
+// imageRef is a place where an image is named.
+type imageRef struct {
+	in  map[string]any
+	key string
+}
+
+// images returns every place of an object that names an image, wherever its Pod
+// template is: in a Deployment, or in a SandboxTemplate that no SDK knows. The order is that of
 // the keys, so that evidence is the same each time. It is not whole where a part
 // is not known in which there may be one.
-func images(v any) (out []map[string]any, whole bool) {
+func images(v any) (out []imageRef, whole bool) {
 	whole = true
 	below := func(x any) {
 		more, all := images(x)
@@ -294,6 +322,8 @@ func images(v any) (out []map[string]any, whole bool) {
 			switch list, isList := v[k].([]any); k {
 			case "containers", "initContainers", "ephemeralContainers":
 				if !isList {
+					_, isMap := v[k].(map[string]any)
+					whole = whole && (isMap || v[k] == nil)
 					below(v[k])
 					continue
 				}
@@ -301,7 +331,21 @@ func images(v any) (out []map[string]any, whole bool) {
 					c, ok := x.(map[string]any)
 					whole = whole && ok
 					if ok && c["image"] != nil {
-						out = append(out, c)
+						out = append(out, imageRef{c, "image"})
+					}
+				}
+			case "volumes":
+				if !isList {
+					_, isMap := v[k].(map[string]any)
+					whole = whole && (isMap || v[k] == nil)
+					below(v[k])
+					continue
+				}
+				for _, x := range list {
+					volume, ok := x.(map[string]any)
+					whole = whole && ok && !holdsUnknown(volume["image"])
+					if image, ok := volume["image"].(map[string]any); ok && image["reference"] != nil {
+						out = append(out, imageRef{image, "reference"})
 					}
 				}
 			case "metadata", "status", "data", "stringData", "binaryData":
@@ -331,11 +375,11 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 		case st == unknown:
 			l.missing(r, "spec.networkPolicyManagement", st)
 			return
-		case management == "Unmanaged" && len(listed) == 0:
-			l.unsure(r.String(), "it brings no policy, and there is no list in the graph")
-			return
 		case management == "Unmanaged":
-			l.bounded(r, namespace)
+			l.bare(r, listed)
+			return
+		case management != "" && management != "Managed":
+			l.missing(r, "spec.networkPolicyManagement", unknown)
 			return
 		case own == absent:
 			l.weak(r.String()+": spec.networkPolicy", "there is none, so that the controller's own lets it out to every public address")
@@ -357,9 +401,18 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 	}
 }
 
-// bounded records whether a policy of the namespace is for the Pods of a template that
-// brings none: one is enough to deny what no other allows.
-func (l *look) bounded(template Resource, namespace string) {
+// bare records whether a policy of the namespace is for the Pods of a template, or a
+// sandbox, that brings none: one is enough to deny what no other allows.
+func (l *look) bare(template Resource, listed map[string]bool) {
+	namespace, st := template.text("metadata.namespace")
+	switch {
+	case st != known:
+		l.missing(template, "metadata.namespace", st)
+		return
+	case len(listed) == 0:
+		l.unsure(template.String(), "it brings no policy, and there is no list in the graph")
+		return
+	}
 	labels, labelState := template.find("spec.podTemplate.metadata.labels")
 	undecided := ""
 	for _, p := range l.Resources {
@@ -493,7 +546,7 @@ func (l *look) allowList(r Resource) {
 }
 
 // hostName records whether one entry of an allow-list names somebody: after
-// the wildcards two whole labels must be left.
+// the wildcards two whole labels must be left, below which not anybody may have a name.
 func (l *look) hostName(r Resource, m Resource) {
 	what := r.String() + ": spec.egress.matches"
 	name, st := m.text("name")
@@ -508,10 +561,22 @@ func (l *look) hostName(r Resource, m Resource) {
 		l.missing(r, "spec.egress.matches", st)
 		return
 	}
-	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
-	if n := len(labels); n >= 2 && !strings.Contains(labels[n-1]+labels[n-2], "*") && labels[n-1] != "" && labels[n-2] != "" {
-		l.sound(what, "%.120s", name)
+	// What follows the last wildcard must be somebody's own.
+	own := strings.ToLower(strings.TrimSuffix(name, "."))
+	wild := strings.LastIndexByte(own, '*')
+	if wild >= 0 {
+		_, own, _ = strings.Cut(own[wild:], ".")
+	}
+	if labels := strings.Split(own, "."); len(labels) < 2 || slices.Contains(labels, "") || wild >= 0 && registry(own) {
+		l.weak(what, "%.80q is everybody's", name)
 		return
 	}
-	l.weak(what, "%.80q is everybody's", name)
+	l.sound(what, "%.120s", name)
+}
+
+// registry tells whether anybody may have a name below the domain: co.uk, github.io.
+// Google's own are left out, whose addresses are another rule's business.
+func registry(domain string) bool {
+	suffix, _ := publicsuffix.PublicSuffix(domain)
+	return suffix == domain && !slices.Contains(restrictedDomains, domain)
 }

@@ -117,7 +117,7 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 	if err != nil {
 		return id, fmt.Errorf("listing the nodes: %w", err)
 	}
-	if why := unready(list.Items); why != "" {
+	if why := unready(list.Items, running); why != "" {
 		return id, errors.New(why)
 	}
 	for _, n := range list.Items {
@@ -147,23 +147,30 @@ func (o Options) running(ctx context.Context) ([]string, error) {
 	return strings.Fields(names), nil
 }
 
-// unready names the first node that is not ready; empty when all are.
-func unready(list []corev1.Node) string {
+// unready names the first node that is not ready, or that is none although it should
+// be; empty when all are. A node whose object was deleted runs on, and does not come
+// back by itself.
+func unready(list []corev1.Node, names []string) string {
 	if len(list) == 0 {
 		return "there is no node"
 	}
 	for _, n := range list {
-		ready := false
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				ready = true
-			}
-		}
-		if !ready {
+		if !nodeReady(n) {
 			return "node " + n.Name + " is not ready"
 		}
 	}
+	for _, name := range names {
+		if !slices.ContainsFunc(list, func(n corev1.Node) bool { return n.Name == name }) {
+			return "node " + name + " is not in the cluster"
+		}
+	}
 	return ""
+}
+
+func nodeReady(n corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func podReady(p corev1.Pod) bool {
@@ -178,8 +185,8 @@ func podReady(p corev1.Pod) bool {
 	return false
 }
 
-// waitNodes waits until every node is ready.
-func waitNodes(ctx context.Context, client *kube.Client) error {
+// waitNodes waits until the nodes have joined and are ready.
+func waitNodes(ctx context.Context, client *kube.Client, names []string) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var why string
@@ -187,7 +194,7 @@ func waitNodes(ctx context.Context, client *kube.Client) error {
 		list, err := client.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			why = err.Error()
-		} else if why = unready(list.Items); why == "" {
+		} else if why = unready(list.Items, names); why == "" {
 			return nil
 		}
 		select {
@@ -273,7 +280,7 @@ func (o Options) status(ctx context.Context, healthy func(context.Context) error
 	for _, n := range list.Items {
 		s.Nodes = append(s.Nodes, NodeStatus{
 			Name:    n.Name,
-			Ready:   unready([]corev1.Node{n}) == "" && slices.Contains(running, n.Name),
+			Ready:   nodeReady(n) && slices.Contains(running, n.Name),
 			Kubelet: n.Status.NodeInfo.KubeletVersion,
 		})
 	}

@@ -6,6 +6,7 @@ package kind
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/kind/pkg/cluster"
@@ -240,10 +242,25 @@ func (o Options) create(ctx context.Context, config *clusterConfig, system []*un
 ) (*cluster.Provider, error) {
 	log := &kindLog{}
 	provider := cluster.NewProvider(cluster.ProviderWithDocker(), cluster.ProviderWithLogger(log))
+	return provider, beside(ctx,
+		func() error { return o.runKind(provider, log, config, rep) },
+		func(ctx context.Context) error { return o.install(ctx, provider, system, rep) })
+}
+
+// beside installs while the cluster is made. Where there is no control plane nothing
+// can be installed either, and that may be noticed first: the cause is what kind says.
+func beside(ctx context.Context, create func() error, install func(context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return o.runKind(provider, log, config, rep) })
-	g.Go(func() error { return o.install(ctx, provider, system, rep) })
-	return provider, g.Wait()
+	var broken error
+	g.Go(func() error {
+		broken = create()
+		return broken
+	})
+	g.Go(func() error { return install(ctx) })
+	if err := g.Wait(); broken == nil {
+		return err
+	}
+	return broken
 }
 
 // runKind makes nodes and control plane. kind takes no context; its own waits are
@@ -274,20 +291,24 @@ func (o Options) install(ctx context.Context, provider *cluster.Provider, system
 	defer cancel()
 	var client *kube.Client
 	var apiHost string
-	for {
-		if client, apiHost, err = o.administrator(ctx, provider); err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server: %w (%w)", context.Cause(ctx), err)
-		case <-time.After(time.Second): // a question is a handful of docker's processes
-		}
+	var last error
+	// A question is a handful of docker's processes, hence no shorter interval.
+	if wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		client, apiHost, last = o.administrator(ctx, provider)
+		return last == nil, nil
+	}) != nil {
+		return fmt.Errorf("waiting for the API server: %w (%w)", context.Cause(ctx), last)
 	}
 	done := rep.Step("installing Cilium and the gVisor runtime class")
 	defer func() { done("", err) }()
-	if err := client.Apply(ctx, withAPIHost(system, apiHost)); err != nil {
-		return fmt.Errorf("installing the network: %w", err)
+	// kubeadm is at work beside this, and an API server of a few seconds may refuse
+	// once what it takes a moment later.
+	tries := wait.Backoff{Steps: 4, Duration: 2 * time.Second}
+	if err := wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
+		last = client.Apply(ctx, withAPIHost(system, apiHost))
+		return last == nil, nil
+	}); err != nil {
+		return fmt.Errorf("installing the network: %w", cmp.Or(last, err))
 	}
 	return nil
 }
@@ -330,13 +351,13 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	if err != nil {
 		return fmt.Errorf("listing the nodes: %w", err)
 	}
-	update := []string{"update", "--restart=no"}
-	for _, n := range members {
-		update = append(update, n.String())
+	names := make([]string, len(members))
+	for i, n := range members {
+		names[i] = n.String()
 	}
 	// kind lets Docker boot the nodes again after a reboot; with new addresses
 	// and without the seal's network they would only come up broken.
-	if _, err := o.Engine.Docker(ctx, update...); err != nil {
+	if _, err := o.Engine.Docker(ctx, append([]string{"update", "--restart=no"}, names...)...); err != nil {
 		return err
 	}
 	if err := o.writeKubeconfig(provider); err != nil {
@@ -357,7 +378,7 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 		digests, err = importImages(gctx, members, images.Archives, rep)
 		return err
 	})
-	g.Go(func() error { return waitNetwork(gctx, client, rep) })
+	g.Go(func() error { return waitNetwork(gctx, client, names, rep) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -369,17 +390,22 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	return id.write(o.identityPath())
 }
 
-// waitNetwork waits until Pods can run and resolve names.
-func waitNetwork(ctx context.Context, client *kube.Client, rep *progress.Reporter) (err error) {
+// waitNetwork waits until Pods can run on the nodes and resolve names. The nodes come
+// first: Cilium is ready on all that its DaemonSet knows, and kubeadm does not wait
+// until a node that joins is among them. One that is ready is, because Cilium makes it so.
+func waitNetwork(ctx context.Context, client *kube.Client, names []string, rep *progress.Reporter) (err error) {
 	done := rep.Step("waiting for Cilium and DNS")
 	defer func() { done("", err) }()
-	if err = client.WaitReady(ctx, []*unstructured.Unstructured{
+	if err := waitNodes(ctx, client, names); err != nil {
+		return err
+	}
+	if err := client.WaitReady(ctx, []*unstructured.Unstructured{
 		object("apps/v1", "DaemonSet", "kube-system", "cilium"),
 		object("apps/v1", "Deployment", "kube-system", "coredns"),
 	}); err != nil {
 		return fmt.Errorf("waiting for the network: %w", err)
 	}
-	return waitNodes(ctx, client)
+	return nil
 }
 
 func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {

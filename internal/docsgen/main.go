@@ -66,7 +66,9 @@ func generate() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files["mutants.md"] = mutantsPage(mutants)
+	if files["mutants.md"], err = mutantsPage(mutants); err != nil {
+		return nil, err
+	}
 	if files["matrix.md"], err = matrixPage(mutants, kills); err != nil {
 		return nil, err
 	}

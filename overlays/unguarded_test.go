@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func unguardedPaths(t *testing.T, base string, mutants []Mutant) (out []string) {
+	t.Helper()
+	fields, err := Unguarded(module(t), base, mutants)
+	require.NoError(t, err)
+	for _, f := range fields {
+		out = append(out, f.Kind+" "+f.Path)
+	}
+	return out
+}
+
+func TestAFieldIsGuardedByTheMutantThatChangesIt(t *testing.T) {
+	mutants, err := LoadMutants()
+	require.NoError(t, err)
+	for id, field := range map[string]string{
+		"rootfs-writable":         "SandboxTemplate spec.podTemplate.spec.containers[0].securityContext.readOnlyRootFilesystem",
+		"tmp-no-size":             "SandboxTemplate spec.podTemplate.spec.volumes[0].emptyDir.sizeLimit",
+		"admission-audit-only":    "ValidatingAdmissionPolicyBinding spec.validationActions[0]",
+		"playground-no-quota":     "ResourceQuota spec.hard.pods",
+		"playground-tmp-disk":     "PodTemplate template.spec.volumes[1].emptyDir.medium",
+		"kode-gopher-run-as-root": "SandboxTemplate spec.podTemplate.spec.securityContext.runAsNonRoot",
+	} {
+		at := slices.IndexFunc(mutants, func(m Mutant) bool { return m.ID == id })
+		require.GreaterOrEqual(t, at, 0, id)
+		base := mutants[at].Base
+		assert.NotContains(t, unguardedPaths(t, base, mutants), field)
+		assert.Contains(t, unguardedPaths(t, base, slices.Delete(slices.Clone(mutants), at, at+1)), field, "without %s", id)
+	}
+}
+
+func TestWithoutMutantsEverythingIsUnguarded(t *testing.T) {
+	for _, base := range Bases {
+		assert.Greater(t, len(unguardedPaths(t, base, nil)), 20, base)
+	}
+}
+
+func TestAPathOverlapsWithWhatItLeadsTo(t *testing.T) {
+	for _, pair := range [][2]string{{"spec.a", "spec.a"}, {"spec.a", "spec.a.b"}, {"spec.a[0].b", "spec.a"}} {
+		assert.True(t, overlap(pair[0], pair[1]), pair)
+	}
+	for _, pair := range [][2]string{{"spec.a", "spec.ab"}, {"", "spec"}, {"spec.a[0]", "spec.a[1]"}, {"spec.a[1]", "spec.a[10]"}} {
+		assert.False(t, overlap(pair[0], pair[1]), pair)
+	}
+}
