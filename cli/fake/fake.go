@@ -4,10 +4,12 @@
 // the tests of the command line. Nothing here touches a machine or a cluster,
 // and nothing that it reports means anything. No shipped program links it.
 //
-// What it pretends is told by the environment: FAKE_DOCTOR=missing,
-// FAKE_INSIDE=1, FAKE_SEAL=none, FAKE_UP=LAYER|pulumi and FAKE_DOWN=LAYER (that
-// one fails), FAKE_PLACE=none, FAKE_STACK=FILE (what a stack exports), FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt,
-// FAKE_PROVE=killed|survived|void|none|some (those two try no mutant, and the first).
+// The environment tells it what to pretend: FAKE_DOCTOR=missing, FAKE_INSIDE=1,
+// FAKE_SEAL=none, FAKE_PLACE=none, FAKE_UP=LAYER|pulumi and FAKE_DOWN=LAYER (that
+// layer fails), FAKE_STACK=FILE (what a stack exports),
+// FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt, and
+// FAKE_PROVE=killed|survived|void|none|some (none tries no mutant, some only the
+// first).
 package fake
 
 import (
