@@ -22,8 +22,8 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
-	"github.com/stockade-dev/stockade/scenarios/admission"
 	"github.com/stockade-dev/stockade/scenarios/all"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 	"github.com/stockade-dev/stockade/workloads/execution"
 )
 
@@ -119,7 +119,7 @@ func (d *door) Get(context.Context, string, string, string) (suite.Answer, error
 	if d.stored == nil {
 		return suite.Answer{Code: http.StatusNotFound}, nil
 	}
-	return suite.Answer{Code: http.StatusOK, Object: admission.Clone(d.stored)}, nil
+	return suite.Answer{Code: http.StatusOK, Object: manifest.Clone(d.stored)}, nil
 }
 
 func (d *door) Delete(context.Context, string, string, string) (suite.Answer, error) {
@@ -180,7 +180,7 @@ func compliantSandbox(t *testing.T) func() suite.Object {
 	require.True(t, found)
 	return func() suite.Object {
 		return suite.Object{"apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox",
-			"spec": map[string]any{"podTemplate": admission.Clone(template)}}
+			"spec": map[string]any{"podTemplate": manifest.Clone(template)}}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // compliant is a Sandbox as the runner hands it out.
@@ -54,7 +55,7 @@ func (s *server) Update(_ context.Context, o suite.Object) (suite.Answer, error)
 }
 func (s *server) Get(_ context.Context, _, kind, _ string) (suite.Answer, error) {
 	if kind == "Sandbox" {
-		return suite.Answer{Code: 200, Object: Clone(s.stored)}, nil
+		return suite.Answer{Code: 200, Object: manifest.Clone(s.stored)}, nil
 	}
 	return suite.Answer{Code: 200, Object: s.pod}, nil
 }
@@ -172,7 +173,7 @@ func TestAnOrdinaryPodIsNoSandbox(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, pod: object{"spec": object{"nodeName": "n"}}}
 	step := schedule(t.Context(), env(s), "x", false)
 	assert.True(t, step.OK)
-	spec := Child(s.asked[0], "spec")
+	spec := manifest.Child(s.asked[0], "spec")
 	assert.NotContains(t, spec, "runtimeClassName")
 	assert.NotContains(t, spec, "tolerations")
 	assert.Equal(t, object{taint: "gvisor"}, spec["nodeSelector"])
@@ -183,7 +184,7 @@ func TestEveryRuleIsAskedForInAnUpdateToo(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, changes: func(o suite.Object) suite.Answer {
 		r := rules[asked]
 		asked++
-		if spec := Child(o, "spec"); spec["operatingMode"] != "Suspended" {
+		if spec := manifest.Child(o, "spec"); spec["operatingMode"] != "Suspended" {
 			return suite.Answer{Code: 500, Message: "it would have a Pod"}
 		}
 		return suite.Answer{Code: 422, Message: "denied: " + r.says}

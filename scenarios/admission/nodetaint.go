@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // taint is the key that GKE puts on the nodes of a gVisor pool, and that our
@@ -56,21 +57,16 @@ func schedule(ctx context.Context, env *suite.APIEnv, name string, tolerate bool
 	if tolerate {
 		suffix = "control"
 	}
-	Rename(pod, env.Nonce)
-	meta := Child(pod, "metadata")
+	manifest.Rename(pod, env.Nonce)
+	meta := manifest.Child(pod, "metadata")
 	podName := fmt.Sprintf("%v-%s", meta["name"], suffix)
 	meta["name"] = podName
 
 	answer, err := env.API.Create(ctx, pod, false)
-	if step := Judge(name, answer, err); !step.OK {
+	if step := manifest.Judge(name, answer, err); !step.OK {
 		return step
 	}
-	defer func() {
-		// The runner's ledger removes what this cannot.
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_, _ = env.API.Delete(undo, "v1", "Pod", podName)
-	}()
+	defer manifest.Remove(ctx, env, "v1", "Pod", podName)
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -91,8 +87,8 @@ func schedule(ctx context.Context, env *suite.APIEnv, name string, tolerate bool
 // ordinary turns a sandbox Pod into one that is none: no RuntimeClass, and the
 // label that network policies select left out.
 func ordinary(pod suite.Object, tolerate bool) suite.Object {
-	Child(pod, "metadata")["labels"] = object{"stockade.dev/role": "ordinary"}
-	spec := Child(pod, "spec")
+	manifest.Child(pod, "metadata")["labels"] = object{"stockade.dev/role": "ordinary"}
+	spec := manifest.Child(pod, "spec")
 	for _, field := range []string{"runtimeClassName", "tolerations", "nodeName", "affinity"} {
 		delete(spec, field)
 	}
@@ -105,24 +101,20 @@ func ordinary(pod suite.Object, tolerate bool) suite.Object {
 
 // scheduled reads what the scheduler decided, if it did.
 func scheduled(name string, pod suite.Object) (step verdict.Step, decided bool) {
-	if node, _ := Child(pod, "spec")["nodeName"].(string); node != "" {
+	if node, _ := manifest.At(pod, "spec", "nodeName").(string); node != "" {
 		return verdict.Step{Name: name, OK: true, Detail: "it was put on " + node}, true
 	}
-	list, _ := Child(pod, "status")["conditions"].([]any)
-	for _, c := range list {
-		c, _ := c.(object)
-		if c["type"] != "PodScheduled" || c["status"] != "False" || c["reason"] != "Unschedulable" {
-			continue
-		}
-		message, _ := c["message"].(string)
-		step := verdict.Step{Name: name, Class: verdict.Unschedulable, Detail: message}
-		if !taintedAway(message) {
-			step.Class = verdict.Unknown
-			step.Detail = "unschedulable, but not for the taint: " + message
-		}
-		return step, true
+	c := manifest.Condition(pod, "PodScheduled")
+	if c["status"] != "False" || c["reason"] != "Unschedulable" {
+		return verdict.Step{}, false
 	}
-	return verdict.Step{}, false
+	message, _ := c["message"].(string)
+	step = verdict.Step{Name: name, Class: verdict.Unschedulable, Detail: message}
+	if !taintedAway(message) {
+		step.Class = verdict.Unknown
+		step.Detail = "unschedulable, but not for the taint: " + message
+	}
+	return step, true
 }
 
 // taintedAway tells whether a node was left out for a taint: this one, where

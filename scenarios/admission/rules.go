@@ -3,13 +3,12 @@
 package admission
 
 import (
-	"maps"
-
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // object is short for the shape all cases are written in.
-type object = map[string]any
+type object = manifest.Object
 
 // rule is one demand of the admission policy, with the Pods that break it. A
 // Pod breaks nothing but this rule: two violations in one request would hide
@@ -42,8 +41,8 @@ var rules = []rule{
 		says:  "runtimeClassName: gvisor", severity: suite.Critical,
 		mutants: []string{"admission-no-runtime-class", "admission-audit-only"},
 		cases: []variant{
-			{"no runtimeClassName", without("runtimeClassName")},
-			{"another runtimeClassName", with("runtimeClassName", "runc")},
+			{"no runtimeClassName", manifest.Without("runtimeClassName")},
+			{"another runtimeClassName", manifest.Set("runtimeClassName", "runc")},
 		},
 	}, {
 		id: "require-no-token", title: "Create a sandbox with a service account token",
@@ -51,8 +50,8 @@ var rules = []rule{
 		says:  "'automountServiceAccountToken'", severity: suite.Critical,
 		mutants: []string{"admission-no-token-rule"},
 		cases: []variant{
-			{"automountServiceAccountToken left out", without("automountServiceAccountToken")},
-			{"automountServiceAccountToken true", with("automountServiceAccountToken", true)},
+			{"automountServiceAccountToken left out", manifest.Without("automountServiceAccountToken")},
+			{"automountServiceAccountToken true", manifest.Set("automountServiceAccountToken", true)},
 		},
 	}, {
 		id: "require-drop-all", title: "Create a sandbox that keeps its capabilities",
@@ -60,8 +59,8 @@ var rules = []rule{
 		says:  "drop 'ALL'", severity: suite.High,
 		mutants: []string{"admission-no-drop-all"},
 		cases: inEveryContainer(
-			variant{"nothing dropped", security("capabilities", object{})},
-			variant{"only NET_RAW dropped", security("capabilities", object{"drop": []any{"NET_RAW"}})},
+			variant{"nothing dropped", manifest.Security("capabilities", object{})},
+			variant{"only NET_RAW dropped", manifest.Security("capabilities", object{"drop": []any{"NET_RAW"}})},
 		),
 	}, {
 		id: "require-cpu-limit", title: "Create a sandbox without a CPU limit",
@@ -81,23 +80,18 @@ var rules = []rule{
 		says:  "'runAsNonRoot: true'", severity: suite.High,
 		mutants: []string{"admission-no-non-root-rule"},
 		cases: append([]variant{{"runAsNonRoot left out everywhere", func(pod object) {
-			if s, ok := pod["securityContext"].(object); ok {
-				delete(s, "runAsNonRoot")
-			}
-			eachContainer(pod, func(c object) {
-				if s, ok := c["securityContext"].(object); ok {
-					delete(s, "runAsNonRoot")
-				}
-			})
-		}}}, inEveryContainer(variant{"runAsNonRoot false", security("runAsNonRoot", false)})...),
+			leftOut := func(o object) { delete(manifest.Map(o, "securityContext"), "runAsNonRoot") }
+			leftOut(pod)
+			manifest.InContainers(leftOut)(pod)
+		}}}, inEveryContainer(variant{"runAsNonRoot false", manifest.Security("runAsNonRoot", false)})...),
 	}, {
 		id: "require-node-selector", title: "Create a sandbox for any node",
 		about: "Without the selector the Pod may be put on a node that has no gVisor.",
 		says:  "nodeSelector", severity: suite.Medium,
 		mutants: []string{"admission-no-node-selector-rule"},
 		cases: []variant{
-			{"no nodeSelector", without("nodeSelector")},
-			{"another node's selector", with("nodeSelector", object{"sandbox.gke.io/runtime": "runc"})},
+			{"no nodeSelector", manifest.Without("nodeSelector")},
+			{"another node's selector", manifest.Set("nodeSelector", object{"sandbox.gke.io/runtime": "runc"})},
 		},
 	}, {
 		id: "require-toleration", title: "Create a sandbox that gVisor's nodes turn away",
@@ -105,8 +99,8 @@ var rules = []rule{
 		says:  "tolerate the gVisor taint", severity: suite.Low,
 		mutants: []string{"admission-no-toleration-rule"},
 		cases: []variant{
-			{"no tolerations", without("tolerations")},
-			{"a toleration of another value", with("tolerations", []any{object{
+			{"no tolerations", manifest.Without("tolerations")},
+			{"a toleration of another value", manifest.Set("tolerations", []any{object{
 				"key": "sandbox.gke.io/runtime", "operator": "Equal", "value": "other", "effect": "NoSchedule"}})},
 		},
 	},
@@ -116,40 +110,40 @@ var rules = []rule{
 		about: "The node's network has the node's own metadata credentials, and no NetworkPolicy applies in it.",
 		says:  "'hostNetwork: true'", severity: suite.Critical,
 		mutants: []string{"admission-no-host-network-rule"},
-		cases:   []variant{{"hostNetwork", with("hostNetwork", true)}},
+		cases:   []variant{{"hostNetwork", manifest.Set("hostNetwork", true)}},
 	}, {
 		id: "reject-host-pid", title: "Create a sandbox among the node's processes",
 		about: "The node's process table leads to the file systems and the environments of everything on it.",
 		says:  "'hostPID' and 'hostIPC'", severity: suite.Critical,
 		mutants: []string{"admission-no-host-pid-rule"},
-		cases:   []variant{{"hostPID", with("hostPID", true)}},
+		cases:   []variant{{"hostPID", manifest.Set("hostPID", true)}},
 	}, {
 		id: "reject-host-ipc", title: "Create a sandbox in the node's IPC namespace",
 		about: "Shared memory of other Pods on the node is in reach there.",
 		says:  "'hostPID' and 'hostIPC'", severity: suite.High,
 		mutants: []string{"admission-no-host-pid-rule"},
-		cases:   []variant{{"hostIPC", with("hostIPC", true)}},
+		cases:   []variant{{"hostIPC", manifest.Set("hostIPC", true)}},
 	}, {
 		id: "reject-privileged", title: "Create a privileged sandbox",
 		about: "Privilege undoes nearly every other restriction; an init container has it just as well.",
 		says:  "Privileged containers", severity: suite.Critical,
 		mutants: []string{"admission-no-privileged-rule", "admission-containers-only"},
-		cases:   inEveryContainer(variant{"privileged", security("privileged", true)}),
+		cases:   inEveryContainer(variant{"privileged", manifest.Security("privileged", true)}),
 	}, {
 		id: "reject-host-path", title: "Create a sandbox with a folder of the node",
 		about: "A hostPath volume leads to the container runtime's socket, and from there to the node.",
 		says:  "HostPath volumes", severity: suite.Critical,
 		mutants: []string{"admission-no-host-path-rule"},
 		cases: []variant{
-			{"the root folder", volume(object{"hostPath": object{"path": "/"}})},
-			{"the runtime's socket", volume(object{"hostPath": object{"path": "/run/containerd/containerd.sock", "type": "Socket"}})},
+			{"the root folder", manifest.Volume(object{"hostPath": object{"path": "/"}})},
+			{"the runtime's socket", manifest.Volume(object{"hostPath": object{"path": "/run/containerd/containerd.sock", "type": "Socket"}})},
 		},
 	}, {
 		id: "reject-host-port", title: "Create a sandbox with a port of the node",
 		about: "A host port is reached past the network policy that guards the Pod.",
 		says:  "'hostPort'", severity: suite.Medium,
 		mutants: []string{"admission-no-host-port-rule"},
-		cases: inEveryContainer(variant{"hostPort", set("ports", []any{
+		cases: inEveryContainer(variant{"hostPort", manifest.Set("ports", []any{
 			object{"containerPort": int64(8080), "hostPort": int64(8080), "protocol": "TCP"}})}),
 	}, {
 		id: "reject-added-capability", title: "Create a sandbox with a capability added",
@@ -157,8 +151,8 @@ var rules = []rule{
 		says:  "Capabilities.add", severity: suite.High,
 		mutants: []string{"admission-no-added-capability-rule"},
 		cases: inEveryContainer(
-			variant{"NET_RAW added", security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_RAW"}})},
-			variant{"SYS_ADMIN added", security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"SYS_ADMIN"}})},
+			variant{"NET_RAW added", manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_RAW"}})},
+			variant{"SYS_ADMIN added", manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"SYS_ADMIN"}})},
 		),
 	}, {
 		id: "reject-projected-identity", title: "Create a sandbox with a projected identity",
@@ -177,71 +171,32 @@ var rules = []rule{
 		says:  "'sysctls'", severity: suite.Low,
 		mutants: []string{"admission-no-sysctl-rule"},
 		cases: []variant{{"a sysctl", func(pod object) {
-			Child(pod, "securityContext")["sysctls"] = []any{object{"name": "net.ipv4.ip_unprivileged_port_start", "value": "1"}}
+			manifest.Child(pod, "securityContext")["sysctls"] = []any{object{"name": "net.ipv4.ip_unprivileged_port_start", "value": "1"}}
 		}}},
 	}, {
 		id: "reject-proc-mount", title: "Create a sandbox with an unmasked /proc",
 		about: "The masked parts of /proc tell about the node, and some of them change it.",
 		says:  "'procMount'", severity: suite.Medium,
 		mutants: []string{"admission-no-proc-mount-rule"},
-		cases:   inEveryContainer(variant{"procMount Unmasked", security("procMount", "Unmasked")}),
+		cases:   inEveryContainer(variant{"procMount Unmasked", manifest.Security("procMount", "Unmasked")}),
 	},
 }
 
-func with(field string, value any) func(object) { return set(field, value) }
-
-func without(field string) func(object) { return func(o object) { delete(o, field) } }
-
-func set(field string, value any) func(object) { return func(o object) { o[field] = value } }
-
-// security sets a field of a container's security context.
-func security(field string, value any) func(object) {
-	return func(c object) { Child(c, "securityContext")[field] = value }
-}
-
 func limitless(resource string) func(object) {
-	return func(c object) { delete(Child(Child(c, "resources"), "limits"), resource) }
+	return func(c object) { delete(manifest.Child(manifest.Child(c, "resources"), "limits"), resource) }
 }
 
 // unlimited sets a limit that is none. A Pod could not exist that requests more.
 func unlimited(resource string) func(object) {
 	return func(c object) {
 		for _, field := range []string{"limits", "requests"} {
-			Child(Child(c, "resources"), field)[resource] = "0"
+			manifest.Child(manifest.Child(c, "resources"), field)[resource] = "0"
 		}
-	}
-}
-
-func volume(source object) func(object) {
-	return func(pod object) {
-		v := object{"name": "attack"}
-		maps.Copy(v, source)
-		list, _ := pod["volumes"].([]any)
-		pod["volumes"] = append(list, v)
 	}
 }
 
 func projected(source object) func(object) {
-	return volume(object{"projected": object{"sources": []any{source}}})
-}
-
-// Child returns the object in a field, making it if it is not there.
-func Child(o object, field string) object {
-	if c, ok := o[field].(object); ok {
-		return c
-	}
-	c := object{}
-	o[field] = c
-	return c
-}
-
-func eachContainer(pod object, f func(object)) {
-	list, _ := pod["containers"].([]any)
-	for _, c := range list {
-		if c, ok := c.(object); ok {
-			f(c)
-		}
-	}
+	return manifest.Volume(object{"projected": object{"sources": []any{source}}})
 }
 
 // inEveryContainer turns changes of a container into changes of a Pod: once in
@@ -251,39 +206,15 @@ func inEveryContainer(changes ...variant) []variant {
 	var all []variant
 	for _, v := range changes {
 		all = append(all,
-			variant{v.name + ", in a container", func(pod object) { eachContainer(pod, v.change) }},
+			variant{v.name + ", in a container", manifest.InContainers(v.change)},
 			variant{v.name + ", in an init container", func(pod object) {
-				eachContainer(pod, func(c object) {
-					twin := Clone(c)
+				for _, c := range manifest.Containers(pod) {
+					twin := manifest.Clone(c)
 					twin["name"] = "attack"
 					v.change(twin)
 					pod["initContainers"] = []any{twin}
-				})
+				}
 			}})
 	}
 	return all
-}
-
-// Clone copies an object as deep as JSON goes.
-func Clone(o object) object {
-	c := make(object, len(o))
-	for k, v := range o {
-		c[k] = cloneValue(v)
-	}
-	return c
-}
-
-func cloneValue(v any) any {
-	switch v := v.(type) {
-	case object:
-		return Clone(v)
-	case []any:
-		c := make([]any, len(v))
-		for i := range v {
-			c[i] = cloneValue(v[i])
-		}
-		return c
-	default:
-		return v
-	}
 }

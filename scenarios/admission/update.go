@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 const agentsAPI = "agents.x-k8s.io/v1beta1"
@@ -47,20 +48,15 @@ func rejectUpdate() suite.Scenario {
 // Sandbox away.
 func changed(ctx context.Context, env *suite.APIEnv, rules []rule) []verdict.Step {
 	obj := env.Sandbox()
-	Rename(obj, env.Nonce)
-	Child(obj, "spec")["operatingMode"] = "Suspended"
-	name, _ := Child(obj, "metadata")["name"].(string)
+	manifest.Rename(obj, env.Nonce)
+	manifest.Child(obj, "spec")["operatingMode"] = "Suspended"
+	name := manifest.Name(obj)
 	answer, err := env.API.Create(ctx, obj, false)
-	if step := Judge("create the Sandbox to be changed", answer, err); !step.OK {
+	if step := manifest.Judge("create the Sandbox to be changed", answer, err); !step.OK {
 		step.Class = verdict.Unknown // nothing was changed, whoever refused
 		return []verdict.Step{step}
 	}
-	defer func() {
-		// The runner's ledger removes what this cannot.
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_, _ = env.API.Delete(undo, agentsAPI, "Sandbox", name)
-	}()
+	defer manifest.Remove(ctx, env, agentsAPI, "Sandbox", name)
 	steps := make([]verdict.Step, 0, len(rules))
 	for _, r := range rules {
 		step := change(ctx, env, name, r.cases[0])
@@ -82,7 +78,7 @@ func change(ctx context.Context, env *suite.APIEnv, name string, v variant) verd
 	var step verdict.Step
 	for range 5 {
 		answer, err := env.API.Get(ctx, agentsAPI, "Sandbox", name)
-		if step = Judge(v.name, answer, err); !step.OK {
+		if step = manifest.Judge(v.name, answer, err); !step.OK {
 			step.Class = verdict.Unknown // it is the change that is asked about
 			return step
 		}
@@ -92,7 +88,7 @@ func change(ctx context.Context, env *suite.APIEnv, name string, v variant) verd
 		}
 		v.change(pod)
 		answer, err = env.API.Update(ctx, answer.Object)
-		step = Judge(v.name, answer, err)
+		step = manifest.Judge(v.name, answer, err)
 		if answer.Code != 409 {
 			break
 		}

@@ -4,11 +4,11 @@ package filesystem
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // The API server sees no file of a sandbox. It does see what the live Pod's spec
@@ -30,18 +30,11 @@ func nothingWritable(r suite.Reading) verdict.Statement {
 	return declares(r, found, "a read-only root, and no writable mount outside of "+scratch)
 }
 
-// ofTheKubelet are the kinds of volume that the kubelet makes, and fills itself.
-var ofTheKubelet = []string{"configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"}
-
-// MayBeTheNodes tells whether a kind of volume, by its name in the API, can be a
-// folder of the node: a claim may be of one, and a driver may bring what it likes.
-func MayBeTheNodes(kind string) bool { return !slices.Contains(ofTheKubelet, kind) }
-
 // noHostPath demands that no volume is a folder of the node.
 func noHostPath(r suite.Reading) verdict.Statement {
 	var found []string
 	for _, v := range r.Pod.Volumes {
-		if kind, _, _ := strings.Cut(v, ":"); MayBeTheNodes(kind) {
+		if kind, _, _ := strings.Cut(v, ":"); manifest.MayBeTheNodes(kind) {
 			found = append(found, "the volume "+v)
 		}
 	}

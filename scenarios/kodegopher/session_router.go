@@ -11,6 +11,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // The target's own Services besides the server's, with their ports' names.
@@ -135,25 +136,18 @@ func liveBox(ctx context.Context, env *suite.APIEnv) (suite.Holding, *verdict.St
 	return suite.Holding{}, &verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the API server has no Sandbox for " + env.Live}
 }
 
-type jsonObject = map[string]any
-
 func boxIn(item any) (h suite.Holding) {
-	o, _ := item.(jsonObject)
-	meta, _ := o["metadata"].(jsonObject)
-	h.Sandbox, _ = meta["name"].(string)
-	h.UID, _ = meta["uid"].(string)
+	h.Sandbox, _ = manifest.At(item, "metadata", "name").(string)
+	h.UID, _ = manifest.At(item, "metadata", "uid").(string)
 	return h
 }
 
 // podIn is the name of a Sandbox's Pod: its own, or that of the one which it took
 // over from the pool.
 func podIn(item any) string {
-	o, _ := item.(jsonObject)
-	meta, _ := o["metadata"].(jsonObject)
-	notes, _ := meta["annotations"].(jsonObject)
-	if pod, _ := notes["agents.x-k8s.io/pod-name"].(string); pod != "" {
+	if pod, _ := manifest.At(item, "metadata", "annotations", "agents.x-k8s.io/pod-name").(string); pod != "" {
 		return pod
 	}
-	name, _ := meta["name"].(string)
+	name, _ := manifest.At(item, "metadata", "name").(string)
 	return name
 }

@@ -168,9 +168,9 @@ func newStage(t *testing.T, w weak) *stage {
 		},
 		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
 			if strings.Contains(r.Path, "/services/") {
-				return suite.Answer{Code: 200, Object: jsonObject{"spec": jsonObject{"clusterIP": "10.96.0.9", "ports": []any{jsonObject{"port": float64(8081)}}}}}, nil
+				return suite.Answer{Code: 200, Object: suite.Object{"spec": suite.Object{"clusterIP": "10.96.0.9", "ports": []any{suite.Object{"port": float64(8081)}}}}}, nil
 			}
-			return suite.Answer{Code: 200, Object: jsonObject{"items": []any{jsonObject{"metadata": jsonObject{"name": own.Name, "uid": own.UID}}}}}, nil
+			return suite.Answer{Code: 200, Object: suite.Object{"items": []any{suite.Object{"metadata": suite.Object{"name": own.Name, "uid": own.UID}}}}}, nil
 		},
 	}
 	return s

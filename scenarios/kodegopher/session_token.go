@@ -16,6 +16,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // runToken accepts the metadata server's refusals, of a caller that is no run and
@@ -349,14 +350,12 @@ func addressOf(ctx context.Context, env *suite.APIEnv, service string) (string, 
 	if err != nil {
 		return "", &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
 	}
-	spec, _ := answer.Object["spec"].(jsonObject)
-	ip, _ := spec["clusterIP"].(string)
-	ports, _ := spec["ports"].([]any)
+	ip, _ := manifest.At(answer.Object, "spec", "clusterIP").(string)
+	ports, _ := manifest.At(answer.Object, "spec", "ports").([]any)
 	if ip == "" || len(ports) == 0 {
 		return "", &verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the API server names no address of it"}
 	}
-	port, _ := ports[0].(jsonObject)
-	number, ok := port["port"].(float64)
+	number, ok := manifest.At(ports[0], "port").(float64)
 	if !ok {
 		return "", &verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the API server names no port of it"}
 	}

@@ -11,7 +11,10 @@
 //   - Memory outside of the address space: under gVisor a process has none.
 package playground
 
-import "github.com/stockade-dev/stockade/conformance/suite"
+import (
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
+)
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
@@ -27,4 +30,4 @@ func Scenarios() []suite.Scenario {
 }
 
 // object is short for an object's shape.
-type object = map[string]any
+type object = manifest.Object

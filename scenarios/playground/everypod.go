@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // everyPod accepts Absent alone. Admission looks at a Pod when it comes in: one
@@ -55,7 +56,7 @@ func readRuntimes(ctx context.Context, env *suite.APIEnv, namespace string) verd
 func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 	handlers := map[string]string{}
 	for _, c := range classes {
-		handlers[nameOf(c)], _ = c["handler"].(string)
+		handlers[manifest.Name(c)], _ = c["handler"].(string)
 	}
 	var others []string
 	n := 0
@@ -64,9 +65,9 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 			continue
 		}
 		n++
-		class, _ := at(p, "spec")["runtimeClassName"].(string)
+		class, _ := manifest.Map(p, "spec")["runtimeClassName"].(string)
 		if !suite.IsGVisor(handlers[class]) {
-			others = append(others, fmt.Sprintf("%s with runtime class %q", nameOf(p), class))
+			others = append(others, fmt.Sprintf("%s with runtime class %q", manifest.Name(p), class))
 		}
 	}
 	switch {
@@ -81,6 +82,6 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 
 // ended tells whether nothing of a Pod runs or will run.
 func ended(pod object) bool {
-	phase := at(pod, "status")["phase"]
+	phase := manifest.Map(pod, "status")["phase"]
 	return phase == "Succeeded" || phase == "Failed"
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
-	"github.com/stockade-dev/stockade/scenarios/admission"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 const image = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -108,11 +108,11 @@ func TestEveryCaseChangesThePod(t *testing.T) {
 		assert.NotEmpty(t, len(r.cases)+len(r.live), r.id)
 		for _, v := range r.cases {
 			pod := compliant()
-			v.change(admission.Child(pod, "spec"))
+			v.change(manifest.Child(pod, "spec"))
 			assert.NotEqual(t, compliant(), pod, "%s/%s: a case that changes nothing asks for nothing", r.id, v.name)
 		}
 		for _, p := range r.live {
-			assert.NotEmpty(t, p.spec(admission.Child(compliant(), "spec")), "%s/%s", r.id, p.name)
+			assert.NotEmpty(t, p.spec(manifest.Child(compliant(), "spec")), "%s/%s", r.id, p.name)
 		}
 	}
 }
@@ -193,8 +193,8 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 	assert.False(t, step.OK)
 	assert.Equal(t, verdict.ResourceLimit, step.Class, step.Detail)
 	assert.Len(t, s.deleted, 5)
-	spec := admission.Child(s.created[0], "spec")
-	assert.Equal(t, "true", admission.Child(spec, "nodeSelector")["stockade.dev/nowhere"], "it must cost nothing")
+	spec := manifest.Child(s.created[0], "spec")
+	assert.Equal(t, "true", manifest.Child(spec, "nodeSelector")["stockade.dev/nowhere"], "it must cost nothing")
 
 	s = &server{answer: suite.Answer{Code: 201}}
 	assert.True(t, crowd(t.Context(), env(s), "x", manyPods).OK, "without a quota all are taken")
@@ -457,7 +457,7 @@ func TestTheServicesRightsAreComparedWithAllThatItMayHave(t *testing.T) {
 	enter := right("", "pods/exec", "create get")
 	with := func(change func(status object)) suite.Answer {
 		a := review(own)
-		change(admission.Child(a.Object, "status"))
+		change(manifest.Child(a.Object, "status"))
 		return a
 	}
 	for name, c := range map[string]struct {
@@ -545,7 +545,7 @@ func TestTheServiceAsksAsItself(t *testing.T) {
 	var reviewed []any
 	for _, r := range asked {
 		if strings.HasSuffix(r.Path, "selfsubjectrulesreviews") {
-			reviewed = append(reviewed, admission.Child(r.Body, "spec")["namespace"])
+			reviewed = append(reviewed, manifest.Child(r.Body, "spec")["namespace"])
 		}
 	}
 	assert.ElementsMatch(t, []any{"playground", "playground-system", "default", "kube-system", "elsewhere"}, reviewed)
@@ -670,7 +670,7 @@ func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
 			e := env(&server{})
 			e.Pod = func() suite.Object {
 				p := compliant()
-				admission.Child(p, "metadata")["labels"] = object{"app": "run"}
+				manifest.Child(p, "metadata")["labels"] = object{"app": "run"}
 				return p
 			}
 			e.Do = with(nil, cluster{policiesOf("playground"): listOf(c.policies...)}).do

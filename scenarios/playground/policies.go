@@ -12,6 +12,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // egressPolicy accepts Absent alone: the rule that would let something out is not
@@ -90,20 +91,10 @@ func list(ctx context.Context, env *suite.APIEnv, name, path, field string) ([]o
 	return out, nil
 }
 
-// at returns a map below an object, empty where there is none.
-func at(o object, fields ...string) object {
-	for _, f := range fields {
-		o, _ = o[f].(object)
-	}
-	return o
-}
-
-func nameOf(o object) string { return fmt.Sprint(at(o, "metadata")["name"]) }
-
 // directed returns a policy's rules for a direction, "egress" or "ingress", and
 // whether it speaks of that direction at all.
 func directed(policy object, direction string) (speaks bool, allowed []any) {
-	spec := at(policy, "spec")
+	spec := manifest.Map(policy, "spec")
 	types, _ := spec["policyTypes"].([]any)
 	speaks = slices.ContainsFunc(types, func(t any) bool { return strings.EqualFold(fmt.Sprint(t), direction) })
 	allowed, _ = spec[direction].([]any)
@@ -115,10 +106,10 @@ func judgeDefaultDeny(policies []object) verdict.Step {
 	step := verdict.Step{Name: "find the runs without a policy on what they send"}
 	for _, p := range policies {
 		speaks, allowed := directed(p, "egress")
-		selector := at(p, "spec", "podSelector")
-		everyPod := len(at(selector, "matchLabels")) == 0 && selector["matchExpressions"] == nil
+		selector := manifest.Map(p, "spec", "podSelector")
+		everyPod := len(manifest.Map(selector, "matchLabels")) == 0 && selector["matchExpressions"] == nil
 		if speaks && len(allowed) == 0 && everyPod {
-			step.Class, step.Detail = verdict.Absent, nameOf(p)+" selects every Pod and allows nothing"
+			step.Class, step.Detail = verdict.Absent, manifest.Name(p)+" selects every Pod and allows nothing"
 			return step
 		}
 	}
@@ -133,18 +124,18 @@ func judgeEgress(name string, policies []object, labels object) verdict.Step {
 		if !speaks || len(allowed) == 0 {
 			continue
 		}
-		selector := at(p, "spec", "podSelector")
+		selector := manifest.Map(p, "spec", "podSelector")
 		others := false
-		for key, want := range at(selector, "matchLabels") {
+		for key, want := range manifest.Map(selector, "matchLabels") {
 			others = others || labels[key] != want
 		}
 		if others {
 			continue
 		}
 		if selector["matchExpressions"] != nil {
-			return verdict.Step{Name: name, Class: verdict.Unknown, Detail: nameOf(p) + " allows something, and whom it selects is not read"}
+			return verdict.Step{Name: name, Class: verdict.Unknown, Detail: manifest.Name(p) + " allows something, and whom it selects is not read"}
 		}
-		return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s allows %v", nameOf(p), allowed)}
+		return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s allows %v", manifest.Name(p), allowed)}
 	}
 	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies allows it", len(policies))}
 }
@@ -153,7 +144,7 @@ func judgeEgress(name string, policies []object, labels object) verdict.Step {
 func judgeIngress(name string, policies []object) verdict.Step {
 	for _, p := range policies {
 		if speaks, allowed := directed(p, "ingress"); speaks && len(allowed) > 0 {
-			return verdict.Step{Name: name, OK: true, Detail: nameOf(p)}
+			return verdict.Step{Name: name, OK: true, Detail: manifest.Name(p)}
 		}
 	}
 	return verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("none of %d policies is one", len(policies))}
@@ -199,7 +190,7 @@ func others(ctx context.Context, env *suite.APIEnv, group string) verdict.Step {
 			case problem != nil:
 				return *problem
 			case len(found) > 0:
-				step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%s %s is there, and what it allows is not read", resource, nameOf(found[0]))
+				step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%s %s is there, and what it allows is not read", resource, manifest.Name(found[0]))
 				return step
 			}
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
-	"github.com/stockade-dev/stockade/scenarios/admission"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // manyPods is more than any playground of one node needs at once.
@@ -56,10 +56,10 @@ func crowd(ctx context.Context, env *suite.APIEnv, name string, want int) verdic
 	}()
 	for i := range want {
 		pod := env.Pod()
-		spec := admission.Child(pod, "spec")
-		admission.Child(spec, "nodeSelector")["stockade.dev/nowhere"] = "true"
+		spec := manifest.Child(pod, "spec")
+		manifest.Child(spec, "nodeSelector")["stockade.dev/nowhere"] = "true"
 		podName := fmt.Sprintf("stockade-%s-%d", env.Nonce[:min(len(env.Nonce), 12)], i)
-		admission.Child(pod, "metadata")["name"] = podName
+		manifest.Child(pod, "metadata")["name"] = podName
 		answer, err := env.API.Create(ctx, pod, false)
 		if answer.Code == 201 || answer.Code == 200 {
 			made = append(made, podName)

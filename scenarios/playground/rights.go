@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // executionRights compares the API server's list of the service's rights with all
@@ -82,14 +83,11 @@ func judgeAccounts(name, namespace, account string, pods []object) verdict.Step 
 		if ended(p) {
 			continue
 		}
-		if as := fmt.Sprintf("%s/%v", namespace, at(p, "spec")["serviceAccountName"]); as != account {
-			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s runs as %s, and not as %s", nameOf(p), as, account)}
+		if as := fmt.Sprintf("%s/%v", namespace, manifest.Map(p, "spec")["serviceAccountName"]); as != account {
+			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s runs as %s, and not as %s", manifest.Name(p), as, account)}
 		}
-		conditions, _ := at(p, "status")["conditions"].([]any)
-		for _, c := range conditions {
-			if c, _ := c.(object); c["type"] == "Ready" && c["status"] == "True" {
-				ready++
-			}
+		if manifest.Condition(p, "Ready")["status"] == "True" {
+			ready++
 		}
 	}
 	if ready == 0 {
@@ -127,9 +125,9 @@ func namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step
 		return nil, &verdict.Step{Name: "list the namespaces", Class: verdict.Unknown, Detail: "there is none"}
 	}
 	for _, ns := range list {
-		labels := at(ns, "metadata", "labels")
-		if _, mutant := labels["stockade.dev/mutant"]; !mutant && !slices.Contains(all, nameOf(ns)) {
-			all = append(all, nameOf(ns))
+		labels := manifest.Map(ns, "metadata", "labels")
+		if _, mutant := labels["stockade.dev/mutant"]; !mutant && !slices.Contains(all, manifest.Name(ns)) {
+			all = append(all, manifest.Name(ns))
 		}
 	}
 	return all, nil
@@ -151,7 +149,7 @@ func readRights(ctx context.Context, env *suite.APIEnv, namespace string) verdic
 // whole, or that lacks what every account has, proves nothing.
 func judgeRights(name string, allowed []string, a suite.Answer, err error) verdict.Step {
 	step := verdict.Step{Name: name}
-	status := at(a.Object, "status")
+	status := manifest.Map(a.Object, "status")
 	rights, _ := status["resourceRules"].([]any)
 	paths, _ := status["nonResourceRules"].([]any)
 	incomplete, said := status["incomplete"].(bool)

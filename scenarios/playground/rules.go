@@ -12,7 +12,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
-	"github.com/stockade-dev/stockade/scenarios/admission"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // rule is one demand on every Pod of the namespace, with Pods that break it and
@@ -54,16 +54,16 @@ var rules = []rule{
 		says:  "the runtime class", severity: suite.Critical,
 		mutants: []string{"playground-no-runtime-class-rule", "playground-audit-only"},
 		cases: []variant{
-			{"no runtimeClassName", without("runtimeClassName")},
-			{"a runtime class with a network", set("runtimeClassName", "gvisor")},
+			{"no runtimeClassName", manifest.Without("runtimeClassName")},
+			{"a runtime class with a network", manifest.Set("runtimeClassName", "gvisor")},
 		},
 	}, {
 		id: "reject-privileged", title: "Create a privileged Pod in the playground",
 		about: "Privilege undoes nearly every other restriction.",
 		says:  "privileged containers", standard: "privileged", severity: suite.Critical,
 		mutants: []string{"playground-no-privileged-rule"},
-		cases: []variant{{"privileged", inContainers(func(c object) {
-			s := admission.Child(c, "securityContext")
+		cases: []variant{{"privileged", manifest.InContainers(func(c object) {
+			s := manifest.Child(c, "securityContext")
 			s["privileged"] = true
 			delete(s, "allowPrivilegeEscalation") // the API server takes no false beside it
 		})}},
@@ -74,9 +74,9 @@ var rules = []rule{
 		mutants: []string{"playground-no-root-rule", "playground-root-in-user-namespace"},
 		cases: []variant{
 			{"runAsNonRoot left out", unsaid}, {"runAsNonRoot left out, in a user namespace", ownUsers(unsaid)},
-			{"runAsNonRoot false in a container", inContainers(security("runAsNonRoot", false))},
+			{"runAsNonRoot false in a container", manifest.InContainers(manifest.Security("runAsNonRoot", false))},
 			{"runAsUser 0", root}, {"runAsUser 0, in a user namespace", ownUsers(root)},
-			{"runAsUser 0 in a container", inContainers(security("runAsUser", int64(0)))},
+			{"runAsUser 0 in a container", manifest.InContainers(manifest.Security("runAsUser", int64(0)))},
 		},
 	}, {
 		id: "reject-added-capability", title: "Create a Pod with a capability in the playground",
@@ -84,8 +84,8 @@ var rules = []rule{
 		says:  "capabilities cannot be added", standard: "capabilities", severity: suite.High,
 		mutants: []string{"playground-no-capability-rule"},
 		cases: []variant{
-			{"NET_RAW added", inContainers(security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_RAW"}}))},
-			{"NET_BIND_SERVICE added", inContainers(security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}}))},
+			{"NET_RAW added", manifest.InContainers(manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_RAW"}}))},
+			{"NET_BIND_SERVICE added", manifest.InContainers(manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}}))},
 		},
 	}, {
 		id: "reject-host-namespaces", title: "Create a Pod in the node's namespaces in the playground",
@@ -93,14 +93,14 @@ var rules = []rule{
 		says:  "the host's network", standard: "host namespaces", severity: suite.Critical,
 		mutants: []string{"playground-no-host-namespace-rule"},
 		cases: []variant{
-			{"hostNetwork", set("hostNetwork", true)}, {"hostPID", set("hostPID", true)}, {"hostIPC", set("hostIPC", true)},
+			{"hostNetwork", manifest.Set("hostNetwork", true)}, {"hostPID", manifest.Set("hostPID", true)}, {"hostIPC", manifest.Set("hostIPC", true)},
 		},
 	}, {
 		id: "reject-host-port", title: "Create a Pod with a port of the node in the playground",
 		about: "A host port is reached past the network policy that guards the Pod.",
 		says:  "ports of the host", standard: "hostPort", severity: suite.Medium,
 		mutants: []string{"playground-no-host-port-rule"},
-		cases: []variant{{"hostPort", inContainers(set("ports", []any{
+		cases: []variant{{"hostPort", manifest.InContainers(manifest.Set("ports", []any{
 			object{"containerPort": int64(8080), "hostPort": int64(8080), "protocol": "TCP"}}))}},
 	}, {
 		id: "require-emptydir", title: "Create a Pod with a volume in the playground",
@@ -108,13 +108,13 @@ var rules = []rule{
 		says:  "only emptyDir", standard: "volume", severity: suite.Critical,
 		mutants: []string{"playground-no-volume-rule"},
 		cases: []variant{
-			{"a folder of the node", volume(object{"hostPath": object{"path": "/run/containerd"}})},
-			{"a secret", volume(object{"secret": object{"secretName": "stockade"}})},
-			{"a config map", volume(object{"configMap": object{"name": "kube-root-ca.crt"}})},
-			{"a projected token", volume(object{"projected": object{"sources": []any{
+			{"a folder of the node", manifest.Volume(object{"hostPath": object{"path": "/run/containerd"}})},
+			{"a secret", manifest.Volume(object{"secret": object{"secretName": "stockade"}})},
+			{"a config map", manifest.Volume(object{"configMap": object{"name": "kube-root-ca.crt"}})},
+			{"a projected token", manifest.Volume(object{"projected": object{"sources": []any{
 				object{"serviceAccountToken": object{"path": "token", "audience": "stockade.test"}}}}})},
-			{"a persistent volume", volume(object{"persistentVolumeClaim": object{"claimName": "stockade"}})},
-			{"a driver's volume", volume(object{"csi": object{"driver": "csi.stockade.test"}})},
+			{"a persistent volume", manifest.Volume(object{"persistentVolumeClaim": object{"claimName": "stockade"}})},
+			{"a driver's volume", manifest.Volume(object{"csi": object{"driver": "csi.stockade.test"}})},
 		},
 	}, {
 		id: "require-no-token", title: "Create a Pod with a service account token in the playground",
@@ -122,8 +122,8 @@ var rules = []rule{
 		says:  "automountServiceAccountToken", severity: suite.Critical,
 		mutants: []string{"playground-no-token-rule"},
 		cases: []variant{
-			{"automountServiceAccountToken left out", without("automountServiceAccountToken")},
-			{"automountServiceAccountToken true", set("automountServiceAccountToken", true)},
+			{"automountServiceAccountToken left out", manifest.Without("automountServiceAccountToken")},
+			{"automountServiceAccountToken true", manifest.Set("automountServiceAccountToken", true)},
 		},
 	}, {
 		id: "reject-init-container", title: "Create a Pod with an init container in the playground",
@@ -150,8 +150,8 @@ var rules = []rule{
 		says:  "given by digest", severity: suite.High,
 		mutants: []string{"playground-no-digest-rule"},
 		cases: []variant{
-			{"a tag", inContainers(func(c object) { c["image"] = repository(c) + ":dev" })},
-			{"no tag at all", inContainers(func(c object) { c["image"] = repository(c) })},
+			{"a tag", manifest.InContainers(func(c object) { c["image"] = repository(c) + ":dev" })},
+			{"no tag at all", manifest.InContainers(func(c object) { c["image"] = repository(c) })},
 		},
 		live: []patch{{"a tag for a Pod that runs", "", func(spec object) object {
 			c := firstContainer(spec)
@@ -163,8 +163,8 @@ var rules = []rule{
 		says:  "from the registry", severity: suite.High,
 		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix"},
 		cases: []variant{
-			{"another registry", inContainers(func(c object) { c["image"] = "registry.stockade.test/playground@" + digest(c) })},
-			{"a registry whose name begins alike", inContainers(func(c object) {
+			{"another registry", manifest.InContainers(func(c object) { c["image"] = "registry.stockade.test/playground@" + digest(c) })},
+			{"a registry whose name begins alike", manifest.InContainers(func(c object) {
 				registry, _, _ := strings.Cut(repository(c), "/")
 				c["image"] = registry + ".stockade.test/playground@" + digest(c)
 			})},
@@ -175,9 +175,9 @@ var rules = []rule{
 		says:  `violates PodSecurity "restricted`, severity: suite.High,
 		mutants: []string{"playground-pod-security-baseline"},
 		cases: []variant{
-			{"privilege escalation allowed", inContainers(security("allowPrivilegeEscalation", true))},
-			{"capabilities kept", inContainers(security("capabilities", object{}))},
-			{"no seccomp profile", func(spec object) { delete(admission.Child(spec, "securityContext"), "seccompProfile") }},
+			{"privilege escalation allowed", manifest.InContainers(manifest.Security("allowPrivilegeEscalation", true))},
+			{"capabilities kept", manifest.InContainers(manifest.Security("capabilities", object{}))},
+			{"no seccomp profile", func(spec object) { delete(manifest.Child(spec, "securityContext"), "seccompProfile") }},
 		},
 	},
 }
@@ -211,11 +211,11 @@ func (r rule) ask(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	steps := make([]verdict.Step, 0, len(r.cases)+len(r.live))
 	for _, v := range r.cases {
 		pod := env.Pod()
-		v.change(admission.Child(pod, "spec"))
-		steps = append(steps, r.own(admission.Request(ctx, env, v.name, pod)))
+		v.change(manifest.Child(pod, "spec"))
+		steps = append(steps, r.own(manifest.DryRun(ctx, env, v.name, pod)))
 	}
 	for _, p := range r.live {
-		steps = append(steps, r.own(change(ctx, env, p.name, p.subresource, p.spec(admission.Child(env.Pod(), "spec")))))
+		steps = append(steps, r.own(change(ctx, env, p.name, p.subresource, p.spec(manifest.Child(env.Pod(), "spec")))))
 	}
 	return steps
 }
@@ -223,7 +223,7 @@ func (r rule) ask(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 // control asks for the unchanged Pod, and where a Pod that runs is changed, for
 // a harmless change of it.
 func (r rule) control(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-	steps := []verdict.Step{admission.Request(ctx, env, "the compliant Pod", env.Pod())}
+	steps := []verdict.Step{manifest.DryRun(ctx, env, "the compliant Pod", env.Pod())}
 	if len(r.live) > 0 {
 		steps = append(steps, send(ctx, env, "a harmless change of a Pod that runs", "", object{
 			"metadata": object{"annotations": object{"stockade.dev/harmless": env.Nonce}}}))
@@ -262,20 +262,12 @@ func send(ctx context.Context, env *suite.APIEnv, name, subresource string, body
 		path += "/" + subresource
 	}
 	answer, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodPatch, Path: path, Body: body})
-	return admission.Judge(name, answer, err)
+	return manifest.Judge(name, answer, err)
 }
 
-func set(field string, value any) func(object) { return func(o object) { o[field] = value } }
+func unsaid(spec object) { delete(manifest.Child(spec, "securityContext"), "runAsNonRoot") }
 
-func without(field string) func(object) { return func(o object) { delete(o, field) } }
-
-func security(field string, value any) func(object) {
-	return func(c object) { admission.Child(c, "securityContext")[field] = value }
-}
-
-func unsaid(spec object) { delete(admission.Child(spec, "securityContext"), "runAsNonRoot") }
-
-func root(spec object) { admission.Child(spec, "securityContext")["runAsUser"] = int64(0) }
+func root(spec object) { manifest.Child(spec, "securityContext")["runAsUser"] = int64(0) }
 
 // ownUsers makes the change in a Pod whose users are not the node's.
 func ownUsers(change func(object)) func(object) {
@@ -285,30 +277,10 @@ func ownUsers(change func(object)) func(object) {
 	}
 }
 
-func inContainers(f func(object)) func(object) {
-	return func(spec object) {
-		list, _ := spec["containers"].([]any)
-		for _, c := range list {
-			if c, ok := c.(object); ok {
-				f(c)
-			}
-		}
-	}
-}
-
-func volume(source object) func(object) {
-	return func(spec object) {
-		v := admission.Clone(source)
-		v["name"] = "attack"
-		list, _ := spec["volumes"].([]any)
-		spec["volumes"] = append(list, v)
-	}
-}
-
 // second puts a twin of the Pod's container among its init containers.
 func second(more object) func(object) {
 	return func(spec object) {
-		twin := admission.Clone(firstContainer(spec))
+		twin := manifest.Clone(firstContainer(spec))
 		twin["name"] = "attack"
 		maps.Copy(twin, more)
 		spec["initContainers"] = []any{twin}
@@ -316,12 +288,10 @@ func second(more object) func(object) {
 }
 
 func firstContainer(spec object) object {
-	list, _ := spec["containers"].([]any)
-	if len(list) == 0 {
-		return object{}
+	if all := manifest.Containers(spec); len(all) > 0 {
+		return all[0]
 	}
-	c, _ := list[0].(object)
-	return c
+	return object{}
 }
 
 // repository is a container's image without tag and digest.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
-	"github.com/stockade-dev/stockade/scenarios/filesystem"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // runtimeSocket accepts Absent alone. It asks the API server and not the Pods:
@@ -62,11 +62,11 @@ func judgePods(name string, pods []object) verdict.Step {
 	var found []string
 	running := 0
 	for _, pod := range pods {
-		if at(pod, "status")["phase"] == "Running" {
+		if manifest.Map(pod, "status")["phase"] == "Running" {
 			running++
 		}
-		for _, way := range waysToTheNode(at(pod, "spec")) {
-			found = append(found, nameOf(pod)+" has "+way)
+		for _, way := range waysToTheNode(manifest.Map(pod, "spec")) {
+			found = append(found, manifest.Name(pod)+" has "+way)
 		}
 	}
 	switch {
@@ -85,9 +85,9 @@ func waysToTheNode(spec object) (found []string) {
 		v, _ := v.(object)
 		for kind := range v {
 			switch {
-			case kind == "name" || !filesystem.MayBeTheNodes(kind):
+			case kind == "name" || !manifest.MayBeTheNodes(kind):
 			case kind == "hostPath":
-				found = append(found, fmt.Sprint(at(v, kind)["path"]))
+				found = append(found, fmt.Sprint(manifest.Map(v, kind)["path"]))
 			default:
 				found = append(found, "a volume of the kind "+kind)
 			}
@@ -101,7 +101,7 @@ func waysToTheNode(spec object) (found []string) {
 	for _, kind := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		list, _ := spec[kind].([]any)
 		for _, c := range list {
-			if c, _ := c.(object); at(c, "securityContext")["privileged"] == true {
+			if c, _ := c.(object); manifest.Map(c, "securityContext")["privileged"] == true {
 				found = append(found, fmt.Sprintf("the privileged container %v", c["name"]))
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // bareSandboxNetwork shows an exposure that the text discloses: the controller
@@ -42,7 +43,7 @@ func askBare(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	if step := failed(what, a, err); step != nil {
 		return []verdict.Step{*step}
 	}
-	defer remove(ctx, env, agentsAPI, "Sandbox", name)
+	defer manifest.Remove(ctx, env, agentsAPI, "Sandbox", name)
 	// The Pod of a bare Sandbox has the Sandbox's name. Its labels are final
 	// from the start; that it runs is not needed.
 	pod, err := await(ctx, env, coreAPI, "Pod", name, func(suite.Object) bool { return true })
@@ -72,7 +73,7 @@ func judgeBare(pod suite.Object, policies ...suite.Answer) verdict.Step {
 			step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%d %s", p.Code, p.Message)
 			return step
 		case selects(p.Object, pod):
-			step.Detail = fmt.Sprintf("%v selects it", at(p.Object, "metadata", "name"))
+			step.Detail = fmt.Sprintf("%v selects it", manifest.At(p.Object, "metadata", "name"))
 			return step
 		}
 	}
@@ -88,9 +89,9 @@ func judgeTemplate(live suite.Object, shared suite.Answer) verdict.Step {
 	case 404:
 		step.OK, step.Detail = true, "the controller made none for the template"
 	case 200:
-		want := at(shared.Object, "spec", "podSelector", "matchLabels")
+		want := manifest.At(shared.Object, "spec", "podSelector", "matchLabels")
 		switch {
-		case at(shared.Object, "spec", "podSelector", "matchExpressions") != nil:
+		case manifest.At(shared.Object, "spec", "podSelector", "matchExpressions") != nil:
 			step.Class, step.Detail = verdict.Unknown, "the template's policy selects by expressions, which are not read here"
 		case selects(shared.Object, live):
 			step.Class, step.Detail = verdict.Confined, fmt.Sprintf("the template's policy selects %v, and this sandbox with it", want)
@@ -106,9 +107,8 @@ func judgeTemplate(live suite.Object, shared suite.Answer) verdict.Step {
 // selects tells whether a policy's matchLabels select the Pod. An empty
 // selector selects every Pod.
 func selects(policy, pod suite.Object) bool {
-	want, _ := at(policy, "spec", "podSelector", "matchLabels").(object)
-	for k, v := range want {
-		if at(pod, "metadata", "labels", k) != v {
+	for k, v := range manifest.Map(policy, "spec", "podSelector", "matchLabels") {
+		if manifest.At(pod, "metadata", "labels", k) != v {
 			return false
 		}
 	}

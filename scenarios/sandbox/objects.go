@@ -9,22 +9,11 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // object is short for an object's shape.
-type object = map[string]any
-
-// at walks into nested objects; nil when the way is not there.
-func at(o any, path ...string) any {
-	for _, field := range path {
-		m, ok := o.(object)
-		if !ok {
-			return nil
-		}
-		o = m[field]
-	}
-	return o
-}
+type object = manifest.Object
 
 // failed turns an answer that is not a success into a step, or returns nil.
 // What the API server refuses here is the suite's own doing, so it is never
@@ -38,14 +27,6 @@ func failed(name string, a suite.Answer, err error) *verdict.Step {
 	default:
 		return &verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("%d %s: %s", a.Code, a.Reason, a.Message)}
 	}
-}
-
-// remove deletes an object that the scenario made, also when its time is up.
-// What it cannot remove is in the runner's ledger.
-func remove(ctx context.Context, env *suite.APIEnv, apiVersion, kind, name string) {
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	_, _ = env.API.Delete(undo, apiVersion, kind, name)
 }
 
 // await gets an object until ok says yes. The error is ctx's.

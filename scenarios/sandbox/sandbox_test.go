@@ -21,6 +21,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 const nonce = "0123456789abcdef0123456789abcdef"
@@ -45,7 +46,7 @@ func (c *cluster) Create(_ context.Context, o suite.Object, _ bool) (suite.Answe
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kind, _ := o["kind"].(string)
-	name, _ := at(o, "metadata", "name").(string)
+	name := manifest.Name(o)
 	c.made = append(c.made, kind+"/"+name)
 	return suite.Answer{Code: 201, Object: o}, nil
 }

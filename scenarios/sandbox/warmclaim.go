@@ -9,6 +9,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
 // warmClaim is honest work, so it accepts no denial. A claim that the pool did
@@ -91,7 +92,7 @@ func claimCold(ctx context.Context, env *suite.APIEnv, name string) (claimed, *v
 	if step := failed("create an empty pool", a, err); step != nil {
 		return claimed{}, step
 	}
-	defer remove(ctx, env, extensionsAPI, "SandboxWarmPool", name)
+	defer manifest.Remove(ctx, env, extensionsAPI, "SandboxWarmPool", name)
 	return claim(ctx, env, name, name)
 }
 
@@ -105,37 +106,31 @@ func claim(ctx context.Context, env *suite.APIEnv, name, pool string) (claimed, 
 	if step := failed(what, a, err); step != nil {
 		return claimed{}, step
 	}
-	defer remove(ctx, env, extensionsAPI, "SandboxClaim", name)
+	defer manifest.Remove(ctx, env, extensionsAPI, "SandboxClaim", name)
 	ready, err := await(ctx, env, extensionsAPI, "SandboxClaim", name, isReady)
 	if err != nil {
 		return claimed{}, &verdict.Step{Name: what, Class: verdict.Unknown, Detail: err.Error()}
 	}
 	c := claimed{took: time.Since(began)}
-	box, _ := at(ready, "status", "sandbox", "name").(string)
+	box, _ := manifest.At(ready, "status", "sandbox", "name").(string)
 	a, err = env.API.Get(ctx, agentsAPI, "Sandbox", box)
 	if step := failed("read the claimed Sandbox", a, err); step != nil {
 		return c, step
 	}
-	c.launch, _ = at(a.Object, "metadata", "labels", "agents.x-k8s.io/launch-type").(string)
+	c.launch, _ = manifest.At(a.Object, "metadata", "labels", "agents.x-k8s.io/launch-type").(string)
 	return c, nil
 }
 
 // isReady reads the Ready condition, and wants the Sandbox to be named.
 func isReady(o suite.Object) bool {
-	list, _ := at(o, "status", "conditions").([]any)
-	for _, c := range list {
-		if at(c, "type") == "Ready" && at(c, "status") == "True" {
-			return at(o, "status", "sandbox", "name") != nil
-		}
-	}
-	return false
+	return manifest.Condition(o, "Ready")["status"] == "True" && manifest.At(o, "status", "sandbox", "name") != nil
 }
 
 // poolReady waits until the pool holds a ready sandbox: other scenarios may
 // have taken the last. A pool that is not meant to hold any is not waited for.
 func poolReady(ctx context.Context, env *suite.APIEnv) error {
 	_, err := await(ctx, env, extensionsAPI, "SandboxWarmPool", poolName, func(o suite.Object) bool {
-		return number(at(o, "spec", "replicas")) == 0 || number(at(o, "status", "readyReplicas")) > 0
+		return number(manifest.At(o, "spec", "replicas")) == 0 || number(manifest.At(o, "status", "readyReplicas")) > 0
 	})
 	return err
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifest reads and changes Kubernetes objects in the shape that JSON
+// gives them, and asks the API server for them. The families that attack through
+// the API share it.
+package manifest
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+)
+
+// Object is short for the shape of all objects, and of what is nested in them.
+type Object = suite.Object
+
+// At returns what is at the end of a path of fields, and nil where the path is not
+// there.
+func At(o any, path ...string) any {
+	for _, field := range path {
+		m, ok := o.(Object)
+		if !ok {
+			return nil
+		}
+		o = m[field]
+	}
+	return o
+}
+
+// Map is [At] for an object. The nil that it returns where there is none can be
+// read, and not written.
+func Map(o any, path ...string) Object {
+	m, _ := At(o, path...).(Object)
+	return m
+}
+
+// Name is the object's name.
+func Name(o Object) string {
+	name, _ := At(o, "metadata", "name").(string)
+	return name
+}
+
+// Condition returns a condition of the object's status by its type, and nil where
+// the status has none of it.
+func Condition(o Object, conditionType string) Object {
+	list, _ := At(o, "status", "conditions").([]any)
+	for _, c := range list {
+		if At(c, "type") == conditionType {
+			return Map(c)
+		}
+	}
+	return nil
+}
+
+// Child returns the object in a field, and makes it where it is not there.
+func Child(o Object, field string) Object {
+	if c, ok := o[field].(Object); ok {
+		return c
+	}
+	c := Object{}
+	o[field] = c
+	return c
+}
+
+// Clone copies an object as deep as JSON goes.
+func Clone(o Object) Object {
+	c := make(Object, len(o))
+	for k, v := range o {
+		c[k] = cloneValue(v)
+	}
+	return c
+}
+
+func cloneValue(v any) any {
+	switch v := v.(type) {
+	case Object:
+		return Clone(v)
+	case []any:
+		c := make([]any, len(v))
+		for i := range v {
+			c[i] = cloneValue(v[i])
+		}
+		return c
+	default:
+		return v
+	}
+}
+
+// Containers are the ordinary containers of a Pod's spec.
+func Containers(spec Object) []Object {
+	list, _ := spec["containers"].([]any)
+	var all []Object
+	for _, c := range list {
+		if c, ok := c.(Object); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// A Change is made in an object: in a Pod's spec, or in one of its containers.
+type Change = func(Object)
+
+// Set puts a value into a field.
+func Set(field string, value any) Change { return func(o Object) { o[field] = value } }
+
+// Without leaves a field out.
+func Without(field string) Change { return func(o Object) { delete(o, field) } }
+
+// Security sets a field of the security context, a Pod's or a container's.
+func Security(field string, value any) Change {
+	return func(o Object) { Child(o, "securityContext")[field] = value }
+}
+
+// Volume adds a volume to a Pod's spec.
+func Volume(source Object) Change {
+	return func(spec Object) {
+		v := Object{"name": "attack"}
+		maps.Copy(v, Clone(source))
+		list, _ := spec["volumes"].([]any)
+		spec["volumes"] = append(list, v)
+	}
+}
+
+// InContainers makes a change of a container in all ordinary ones of a Pod's spec.
+func InContainers(change Change) Change {
+	return func(spec Object) {
+		for _, c := range Containers(spec) {
+			change(c)
+		}
+	}
+}
+
+// ofTheKubelet are the kinds of volume that the kubelet makes, and fills itself.
+var ofTheKubelet = []string{"configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"}
+
+// MayBeTheNodes tells whether a kind of volume, by its name in the API, can be a
+// folder of the node: a persistent volume's claim may be for one, and a driver may
+// mount what it likes.
+func MayBeTheNodes(kind string) bool { return !slices.Contains(ofTheKubelet, kind) }
