@@ -108,7 +108,8 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		"overlays":            {"overlays"},
 		"infra":               {"infra", "overlays/kind"},
 		"infra/atomicfile":    {},
-		"workloads":           {"workloads", "infra/kube"},
+		"infra/procstat":      {},
+		"workloads":           {"workloads", "infra/kube", "infra/procstat"},
 		// Programs of the sandbox and of every image.
 		"workloads/program":           {},
 		"workloads/range/rangeclient": {},

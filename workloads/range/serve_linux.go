@@ -3,7 +3,6 @@
 package rangehost
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/stockade-dev/stockade/infra/procstat"
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 	"github.com/stockade-dev/stockade/workloads/range/world"
 )
@@ -383,10 +382,10 @@ func lockPID(path string) (*os.File, error) {
 		_ = json.Unmarshal(b, &note)
 		return nil, errors.Join(fmt.Errorf("locking the pid file %s: another range runs, as process %d (`stockade down` stops it): %w", path, note.PID, err), f.Close())
 	}
-	start, err := startTime(os.Getpid())
+	stat, err := procstat.Read(os.Getpid())
 	if err == nil {
 		var b []byte
-		if b, err = json.Marshal(pidNote{PID: os.Getpid(), Start: start}); err == nil {
+		if b, err = json.Marshal(pidNote{PID: os.Getpid(), Start: stat.Start}); err == nil {
 			err = f.Truncate(0)
 			if err == nil {
 				_, err = f.WriteAt(append(b, '\n'), 0)
@@ -397,20 +396,6 @@ func lockPID(path string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("writing the pid file: %w", err), f.Close())
 	}
 	return f, nil
-}
-
-// startTime reads field 22 of /proc/PID/stat.
-func startTime(pid int) (uint64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	// The name, in parentheses, may hold anything: count from its end.
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 20 {
-		return 0, errors.New("reading a process's start time: the line is too short")
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
 }
 
 func addrPort(a net.Addr) netip.AddrPort {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/infra/procstat"
 )
 
 // SpawnConfig says how to run a range as a background process.
@@ -198,7 +200,7 @@ func signalTo(note pidNote, sig syscall.Signal) error {
 		return err
 	}
 	defer p.Release() //nolint:errcheck // a handle only
-	if start, err := startTime(note.PID); err != nil || start != note.Start {
+	if stat, err := procstat.Read(note.PID); err != nil || stat.Start != note.Start {
 		return nil // gone, and somebody else may have its number
 	}
 	if err := p.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {

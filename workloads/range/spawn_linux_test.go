@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/infra/procstat"
 )
 
 // stubborn makes this test binary a range that has the pid file of this path, and
@@ -86,10 +88,10 @@ func TestAnInterruptEndsNoRange(t *testing.T) {
 }
 
 func TestTheNumberOfARangeThatIsGoneBelongsToSomebodyElse(t *testing.T) {
-	start, err := startTime(os.Getpid())
+	stat, err := procstat.Read(os.Getpid())
 	require.NoError(t, err)
 	// It would end this test.
-	assert.NoError(t, signalTo(pidNote{PID: os.Getpid(), Start: start + 1}, syscall.SIGKILL))
+	assert.NoError(t, signalTo(pidNote{PID: os.Getpid(), Start: stat.Start + 1}, syscall.SIGKILL))
 }
 
 func TestANamespaceWhoseNameIsGoneIsNoSeal(t *testing.T) {

@@ -10,11 +10,12 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/infra/procstat"
 )
 
 // Adopt makes this process the parent of every orphan among its descendants,
@@ -104,13 +105,11 @@ func descendants(of int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		stat, err := procstat.Read(pid)
 		if err != nil {
 			continue // it ended meanwhile
 		}
-		if parent, ok := parentOf(string(stat)); ok {
-			children[parent] = append(children[parent], pid)
-		}
+		children[stat.Parent] = append(children[stat.Parent], pid)
 	}
 	var all []int
 	for next := children[of]; len(next) > 0; {
@@ -119,16 +118,4 @@ func descendants(of int) ([]int, error) {
 		all = append(all, pid)
 	}
 	return all, nil
-}
-
-// parentOf reads the parent out of a process's stat line. The name before it is
-// the process's own choice, parentheses and spaces included: only what follows
-// the last one counts.
-func parentOf(stat string) (int, bool) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 2 {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(fields[1])
-	return pid, err == nil
 }

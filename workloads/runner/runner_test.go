@@ -206,19 +206,6 @@ func TestTheBuildCacheIsSeededByLinks(t *testing.T) {
 	assert.FileExists(t, filepath.Join(to, "trim.txt"))
 }
 
-func TestTheNameOfAProcessDoesNotHideItsParent(t *testing.T) {
-	for stat, want := range map[string]int{
-		"12 (sh) S 7 12 0":           7,
-		"12 (a) R 1 (b) S) S 9 12 0": 9,
-	} {
-		got, ok := parentOf(stat)
-		assert.True(t, ok)
-		assert.Equal(t, want, got)
-	}
-	_, ok := parentOf("")
-	assert.False(t, ok)
-}
-
 // helperEnv makes this test binary play cmd/runner: only a process that starts
 // nothing else may end all that descends from it.
 const helperEnv = "STOCKADE_TEST_RUNNER_ROOT"

@@ -164,18 +164,6 @@ func TestARecordSurvivesTheDisk(t *testing.T) {
 	assert.Equal(t, record{}, torn)
 }
 
-func TestTheStartTimeIsFoundBehindAnyProgramName(t *testing.T) {
-	const rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20"
-	start, state, err := parseStat("77 (a) b (c)" + rest)
-	require.NoError(t, err)
-	assert.EqualValues(t, 4242, start)
-	assert.Equal(t, "S", state)
-	for _, broken := range []string{"", "77 (a", "77 (a) S 1 2"} {
-		_, _, err := parseStat(broken)
-		require.Error(t, err)
-	}
-}
-
 func TestAProcessThatIgnoresSIGTERMIsKilled(t *testing.T) {
 	cmd := exec.Command("sh", "-c", `trap "" TERM; echo ready; while :; do sleep 1; done`)
 	out, err := cmd.StdoutPipe()

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/stockade-dev/stockade/infra/procstat"
 )
 
 // record identifies a process for good. A process id alone is reused, after a
@@ -27,11 +27,7 @@ type record struct {
 }
 
 func newRecord(pid int) (record, error) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return record{}, fmt.Errorf("identifying process %d: %w", pid, err)
-	}
-	start, _, err := parseStat(string(stat))
+	stat, err := procstat.Read(pid)
 	if err != nil {
 		return record{}, fmt.Errorf("identifying process %d: %w", pid, err)
 	}
@@ -39,23 +35,7 @@ func newRecord(pid int) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("identifying process %d: %w", pid, err)
 	}
-	return record{pid, start, strings.TrimSpace(string(boot))}, nil
-}
-
-// parseStat reads the start time and the state out of /proc/PID/stat. The
-// program's name in it may hold spaces and parentheses, so fields are counted
-// from the last one.
-func parseStat(stat string) (start uint64, state string, err error) {
-	end := strings.LastIndexByte(stat, ')')
-	if end < 0 {
-		return 0, "", errors.New("unexpected format of the stat file")
-	}
-	fields := strings.Fields(stat[end+1:])
-	if len(fields) < 20 {
-		return 0, "", errors.New("unexpected format of the stat file")
-	}
-	start, err = strconv.ParseUint(fields[19], 10, 64)
-	return start, fields[0], err
+	return record{pid, stat.Start, strings.TrimSpace(string(boot))}, nil
 }
 
 // alive reports whether the very process of the record still runs. A zombie
@@ -68,12 +48,8 @@ func (r record) alive() bool {
 	if err != nil || now != r {
 		return false
 	}
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.PID), "stat"))
-	if err != nil {
-		return false
-	}
-	_, state, err := parseStat(string(stat))
-	return err == nil && state != "Z" && state != "X"
+	stat, err := procstat.Read(r.PID)
+	return err == nil && stat.State != "Z" && stat.State != "X"
 }
 
 func readRecord(path string) (record, error) {
