@@ -40,7 +40,9 @@ type App struct {
 	Registry *suite.Registry
 	// Mutants describes the overlays under overlays/mutants.
 	Mutants func() ([]Mutant, error)
-	// Layers are the parts of the place, from the machine upwards.
+	// Images is the place's first layer, which `down` keeps.
+	Images Layer
+	// Layers are the others, from the machine upwards.
 	Layers []Layer
 	Seal   Seal
 	Host   Host

@@ -107,7 +107,7 @@ that was interrupted goes on where it stopped.`,
 				if err := a.essentials(cmd.Context()); err != nil {
 					return err
 				}
-				return a.raise(cmd.Context(), a.Layers[:1], UpOptions{})
+				return a.raise(cmd.Context(), []Layer{a.Images}, UpOptions{})
 			})
 		},
 	}
@@ -172,7 +172,7 @@ func (a *App) up(ctx context.Context, o UpOptions, bare bool) error {
 	if err != nil {
 		return fmt.Errorf("looking for the seal: %w", err)
 	}
-	layers := slices.DeleteFunc(slices.Clone(a.Layers), func(l Layer) bool {
+	layers := slices.DeleteFunc(a.allLayers(), func(l Layer) bool {
 		return l.Sealed() != inside || bare && l.Name() == sandboxesName
 	})
 	err = a.locked(func() error {
@@ -188,6 +188,8 @@ func (a *App) up(ctx context.Context, o UpOptions, bare bool) error {
 	}
 	return a.enter(ctx)
 }
+
+func (a *App) allLayers() []Layer { return append([]Layer{a.Images}, a.Layers...) }
 
 func (a *App) raise(ctx context.Context, layers []Layer, o UpOptions) error {
 	rep := a.progress()
@@ -288,7 +290,7 @@ func (a *App) status(ctx context.Context, inside, asJSON bool) error {
 	}
 	var rows []row
 	all := true
-	for _, l := range a.Layers {
+	for _, l := range a.allLayers() {
 		s := State{Detail: "down, for there is no seal"}
 		if inside || !l.Sealed() {
 			var err error
@@ -345,8 +347,7 @@ func (a *App) downCmd() *cobra.Command {
 			return a.locked(func() error {
 				rep := a.progress()
 				var failed []string
-				// The first layer is the images, which are kept.
-				for _, l := range slices.Backward(a.Layers[1:]) {
+				for _, l := range slices.Backward(a.Layers) {
 					done := rep.Step("removing the " + l.Name())
 					err := l.Down(cmd.Context(), rep)
 					done("", err)

@@ -60,7 +60,7 @@ func Main(args []string) int {
 	app.Prune = func(ctx context.Context, rep *progress.Reporter) (int64, error) {
 		return node.Prune(ctx, m.images(rep))
 	}
-	app.Layers = m.layers()
+	app.Images, app.Layers = imageLayer{m}, m.layers()
 	return app.Run(ctx, args)
 }
 
@@ -148,7 +148,7 @@ func (m machine) images(rep *progress.Reporter) node.Options {
 }
 
 func (m machine) layers() []Layer {
-	return []Layer{imageLayer{m}, engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, callersLayer{m},
+	return []Layer{engineLayer{m}, gateLayer{m}, rangeLayer{m}, clusterLayer{m}, callersLayer{m},
 		sandboxLayer{m}, targetLayer{m}}
 }
 

@@ -51,8 +51,9 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
 				{ID: "writable-root", Title: "a writable root file system", Base: suite.DefaultProfile}}, nil
 		},
+		Images: &layer{m: m, name: "images"},
 		Layers: []cli.Layer{
-			&layer{m: m, name: "images"}, &layer{m: m, name: "seal"}, &layer{m: m, name: "engine"},
+			&layer{m: m, name: "seal"}, &layer{m: m, name: "engine"},
 			&layer{m: m, name: "cluster", sealed: true}, &layer{m: m, name: "range", sealed: true},
 			&layer{m: m, name: "sandboxes", sealed: true},
 		},
