@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stockade-dev/stockade/infra/home"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/progress"
 )
@@ -134,8 +135,8 @@ func (p pulumi) prepare(ctx context.Context) (engine, bin string, err error) {
 
 // installPulumi puts everything where the engine looks for it, below the home,
 // and returns the engine's path and the variables to set. It may be repeated.
-func installPulumi(home, bin, self string, tools node.Pulumi, getenv func(string) string) (engine string, env map[string]string, err error) {
-	root := filepath.Join(home, "pulumi")
+func installPulumi(folder, bin, self string, tools node.Pulumi, getenv func(string) string) (engine string, env map[string]string, err error) {
+	root := filepath.Join(folder, "pulumi")
 	dir := filepath.Join(root, "engine")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, fmt.Errorf("making a folder for Pulumi: %w", err)
@@ -179,7 +180,7 @@ func installPulumi(home, bin, self string, tools node.Pulumi, getenv func(string
 	if err := installProvider(env["PULUMI_HOME"], tools.Kubernetes); err != nil {
 		return "", nil, err
 	}
-	env["STOCKADE_HOME"] = home
+	env[home.Env] = folder
 	env["PATH"] = dir + ":" + bin + ":" + getenv("PATH")
 	return engine, env, nil
 }

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/stockade-dev/stockade/infra/home"
 )
 
 // Type is the resource's type token.
@@ -35,7 +37,7 @@ const Version = "0.1.0"
 var schema string
 
 // homeEnv is the variable that the home input defaults to.
-const homeEnv = "STOCKADE_HOME"
+const homeEnv = home.Env
 
 // incompleteID is the id of a cluster that did not come up, but of which
 // something may stand. It is no cluster's UID, so that the next `pulumi up`
