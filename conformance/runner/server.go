@@ -92,9 +92,11 @@ func (s *server) users() []string {
 }
 
 func (s *server) furnish(ctx context.Context, f *Field) error {
-	f.Gateway, f.Callers = s.service, s.callers()
-	f.Open, f.Send, f.Held, f.Settle = s.open, s.send, s.held, s.settle
-	f.Token = func(caller string) string { return s.tokens[caller] }
+	f.Settle = s.settle
+	f.SessionServer = suite.SessionServer{
+		Gateway: s.service, Callers: s.callers(), Token: func(caller string) string { return s.tokens[caller] },
+		Open: s.open, Send: s.send, Held: s.held,
+	}
 	if f.Do == nil {
 		f.Do = s.do
 	}

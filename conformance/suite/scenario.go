@@ -259,8 +259,12 @@ type APIEnv struct {
 	// service; nil where it has none.
 	Execute func(ctx context.Context, p Program) (Execution, error)
 
-	// What follows is nil where the target has no server that keeps sessions.
+	SessionServer
+}
 
+// SessionServer is a target's server that keeps sessions, as an API action gets it.
+// All is nil and empty where the target has none.
+type SessionServer struct {
 	// Open begins a session as somebody: a name of Callers is that caller, "" is
 	// nobody, who where callers do not authenticate is the server's one user,
 	// and anything else is sent as a bearer token.

@@ -138,33 +138,36 @@ func newStage(t *testing.T, w weak) *stage {
 	services := map[string]string{"kode-gopher/mcp": server.URL, routerService + "/" + routerPort: proxy.URL,
 		tokenService + "/" + tokenPort: metadataServer.URL, controlService + "/" + controlPort: control.URL}
 	s.env = &suite.APIEnv{
-		Nonce: testNonce, Namespace: fake.Namespace, Live: own.Name, Gateway: "kode-gopher",
-		Site:    probe.Site{Own: "10.99.0.2"},
-		Callers: slices.Sorted(maps.Keys(callers)),
-		Token:   func(caller string) string { return callers[caller] },
-		Held:    s.held,
-		Open: func(ctx context.Context, caller string) (suite.Session, error) {
-			token, ok := callers[caller]
-			if !ok {
-				token = caller
-			}
-			got, err := target.MCP{Dial: way(server.URL), Token: token}.Open(ctx)
-			if err != nil {
-				return nil, err
-			}
-			t.Cleanup(func() { _ = got.Close() })
-			return client{got}, nil
-		},
-		Send: func(ctx context.Context, service, port string, m suite.Message) (suite.Reply, error) {
-			to, ok := services[service+"/"+port]
-			if !ok {
-				return suite.Reply{}, fmt.Errorf("there is no Service %s", service)
-			}
-			r, err := message(ctx, m)
-			if err != nil {
-				return suite.Reply{}, err
-			}
-			return reply(target.Send(ctx, way(to), r))
+		Nonce: testNonce, Namespace: fake.Namespace, Live: own.Name,
+		Site: probe.Site{Own: "10.99.0.2"},
+		SessionServer: suite.SessionServer{
+			Gateway: "kode-gopher",
+			Callers: slices.Sorted(maps.Keys(callers)),
+			Token:   func(caller string) string { return callers[caller] },
+			Held:    s.held,
+			Open: func(ctx context.Context, caller string) (suite.Session, error) {
+				token, ok := callers[caller]
+				if !ok {
+					token = caller
+				}
+				got, err := target.MCP{Dial: way(server.URL), Token: token}.Open(ctx)
+				if err != nil {
+					return nil, err
+				}
+				t.Cleanup(func() { _ = got.Close() })
+				return client{got}, nil
+			},
+			Send: func(ctx context.Context, service, port string, m suite.Message) (suite.Reply, error) {
+				to, ok := services[service+"/"+port]
+				if !ok {
+					return suite.Reply{}, fmt.Errorf("there is no Service %s", service)
+				}
+				r, err := message(ctx, m)
+				if err != nil {
+					return suite.Reply{}, err
+				}
+				return reply(target.Send(ctx, way(to), r))
+			},
 		},
 		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
 			if strings.Contains(r.Path, "/services/") {
@@ -550,7 +553,7 @@ func TestASandboxThatLiesAboutItsFilesIsFoundOut(t *testing.T) {
 
 func TestATargetWithoutAServerGivesNoEvidence(t *testing.T) {
 	for _, sc := range asked() {
-		env := &suite.APIEnv{Nonce: testNonce, Callers: []string{"user1"}}
+		env := &suite.APIEnv{Nonce: testNonce, SessionServer: suite.SessionServer{Callers: []string{"user1"}}}
 		for _, steps := range [][]verdict.Step{sc.Ask(t.Context(), env), sc.AskControl(t.Context(), env)} {
 			require.NotEmpty(t, steps, sc.ID)
 			for _, s := range steps {
@@ -564,10 +567,13 @@ func TestATargetWithoutAServerGivesNoEvidence(t *testing.T) {
 func TestAServerThatDoesNotAnswerGivesNoEvidence(t *testing.T) {
 	lost := errors.New("reset")
 	env := &suite.APIEnv{
-		Nonce: testNonce, Callers: []string{"user1"}, Token: func(string) string { return "t" }, Gateway: "g",
-		Open: func(context.Context, string) (suite.Session, error) { return nil, lost },
-		Send: func(context.Context, string, string, suite.Message) (suite.Reply, error) { return suite.Reply{}, lost },
-		Held: func(context.Context, string) ([]suite.Holding, error) { return nil, nil },
+		Nonce: testNonce,
+		SessionServer: suite.SessionServer{
+			Callers: []string{"user1"}, Token: func(string) string { return "t" }, Gateway: "g",
+			Open: func(context.Context, string) (suite.Session, error) { return nil, lost },
+			Send: func(context.Context, string, string, suite.Message) (suite.Reply, error) { return suite.Reply{}, lost },
+			Held: func(context.Context, string) ([]suite.Holding, error) { return nil, nil },
+		},
 		Do: func(context.Context, suite.Identity, suite.Request) (suite.Answer, error) {
 			return suite.Answer{}, lost
 		},
