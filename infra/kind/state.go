@@ -49,16 +49,17 @@ func Confirm(ctx context.Context, client *kube.Client, home string) error {
 	return nil
 }
 
-// What is wrong with a cluster for good, unlike an answer that is late or a Pod that
-// starts again.
+// Faults of a cluster that do not pass by waiting, unlike a late answer or a Pod
+// that starts again.
 var (
 	errInputs  = errors.New("the cluster was made from other images or another configuration")
 	errStopped = errors.New("the cluster's containers do not run")
 )
 
-// settle asks again while an answer may still become another one, because whoever
-// is told that a cluster is broken replaces it, with all that is deployed there. On
-// a machine that is busy with something else an answer takes seconds.
+// settle asks healthy until it says yes, until the fault is one that does not pass,
+// or until patience is over. A single bad answer must not decide: a caller that is
+// told that the cluster is broken replaces it, with all that is deployed there, and
+// on a busy machine an answer may take seconds.
 func settle(ctx context.Context, patience time.Duration, rep *progress.Reporter, healthy func(context.Context) (Identity, error)) (Identity, error) {
 	id, err := healthy(ctx)
 	if err == nil || id.UID == "" || lasting(err) || ctx.Err() != nil {
@@ -137,8 +138,8 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 	return id, nil
 }
 
-// running lists the containers of nodes that run. The API server calls a node
-// ready for most of a minute after its container has gone.
+// running lists the node containers that run. The API server is no witness of that:
+// it calls a node ready for most of a minute after its container has gone.
 func (o Options) running(ctx context.Context) ([]string, error) {
 	names, err := o.Engine.Docker(ctx, "ps", "--filter", "label=io.x-k8s.kind.cluster="+o.Name, "--format", "{{.Names}}")
 	if err != nil {
@@ -147,9 +148,9 @@ func (o Options) running(ctx context.Context) ([]string, error) {
 	return strings.Fields(names), nil
 }
 
-// unready names the first node that is not ready, or that is none although it should
-// be; empty when all are. A node whose object was deleted runs on, and does not come
-// back by itself.
+// unready names the first node that is not ready, or that has one of the names and
+// no Node object; it is empty when all nodes are well. A node whose object was
+// deleted runs on, and does not register again by itself.
 func unready(list []corev1.Node, names []string) string {
 	if len(list) == 0 {
 		return "there is no node"
@@ -235,8 +236,8 @@ func GetStatus(ctx context.Context, o Options) (Status, error) {
 	return o.status(ctx, func(ctx context.Context) error { _, err := o.healthy(ctx, ""); return err })
 }
 
-// AwaitStatus is GetStatus for whoever replaces a cluster that is not healthy: what
-// may pass by itself gets Timeouts.Settle.
+// AwaitStatus is GetStatus for a caller that replaces a cluster which is not
+// healthy: a fault that may pass by itself gets Timeouts.Settle to do so.
 func AwaitStatus(ctx context.Context, o Options, rep *progress.Reporter) (Status, error) {
 	o, err := o.orDefaults()
 	if err != nil {

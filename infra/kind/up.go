@@ -94,10 +94,10 @@ func (o Options) orDefaults() (Options, error) {
 	return o, nil
 }
 
-// KubeconfigPath is where Up writes the administrator's kubeconfig. Its server
-// is an address inside of the seal, which is somebody else's outside: the name
-// says that it is not for a kubectl of the machine's (`stockade exec -- kubectl`
-// goes inside with it).
+// KubeconfigPath is where Up writes the administrator's kubeconfig. The server's
+// address is valid inside the seal, and may be another machine's outside: the
+// file's name warns against using it with a kubectl outside (`stockade exec --
+// kubectl` uses it inside).
 func (o Options) KubeconfigPath() string { return filepath.Join(o.Home, "run", "sealed.kubeconfig") }
 
 func (o Options) identityPath() string { return filepath.Join(o.Home, "run", "cluster.json") }
@@ -146,7 +146,7 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 		return o.refresh(ctx, id, images.Archives, rep)
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		// That nobody waits for the answer says nothing about the cluster.
+		// The caller gave up: that says nothing about the cluster, which must stay.
 		return fmt.Errorf("looking at the cluster: %w", cause)
 	}
 	if id.UID != "" {
@@ -169,9 +169,9 @@ func Up(ctx context.Context, o Options, images node.Images, rep *progress.Report
 		err = o.furnish(ctx, provider, images, inputs, rep)
 	}
 	if err != nil {
-		// Whoever comes next must not take half a cluster for a whole one. kind
-		// removes what it could not finish, but not with a docker command that the
-		// terminal's Ctrl-C has ended as well.
+		// The next call must not mistake half a cluster for a whole one. kind
+		// removes what it could not finish, but the docker command that it uses for
+		// that is ended by the terminal's Ctrl-C as well.
 		err = errors.Join(err, o.giveUp(ctx, rep))
 	}
 	return err
@@ -186,9 +186,9 @@ func (o Options) giveUp(ctx context.Context, rep *progress.Reporter) (err error)
 	return o.remove(ctx)
 }
 
-// refresh imports into a healthy cluster what it does not have: our own programs
-// change often, each has an archive named after its content, and more profiles need
-// more of them.
+// refresh imports into a healthy cluster the archives that it lacks. Our own
+// programs change often, and each archive is named after its content; a profile
+// that is deployed for the first time needs archives of its own.
 func (o Options) refresh(ctx context.Context, id Identity, archives []string, rep *progress.Reporter) error {
 	var missing []string
 	for _, a := range archives {
@@ -215,9 +215,9 @@ func (o Options) refresh(ctx context.Context, id Identity, archives []string, re
 	return nil
 }
 
-// imported returns the archives whose images the nodes have after an import of
-// more. An archive of the same program is left out: its image has lost its tag to
-// the new one, so that going back to it takes another import.
+// imported returns the archives whose images the nodes have once more has been
+// imported. An older archive of the same program is left out: the tag has moved to
+// the new image, so that going back to the old one takes another import.
 func imported(had, more []string) []string {
 	program := func(archive string) string { return archive[:max(0, strings.LastIndexByte(archive, '-'))] }
 	kept := slices.DeleteFunc(slices.Clone(had), func(a string) bool {
@@ -247,8 +247,9 @@ func (o Options) create(ctx context.Context, config *clusterConfig, system []*un
 		func(ctx context.Context) error { return o.install(ctx, provider, system, rep) })
 }
 
-// beside installs while the cluster is made. Where there is no control plane nothing
-// can be installed either, and that may be noticed first: the cause is what kind says.
+// beside runs install while create makes the cluster. Where there is no control
+// plane install fails, too, and may fail first; the error returned is then that of
+// create, which is the cause.
 func beside(ctx context.Context, create func() error, install func(context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	var broken error
@@ -292,7 +293,7 @@ func (o Options) install(ctx context.Context, provider *cluster.Provider, system
 	var client *kube.Client
 	var apiHost string
 	var last error
-	// A question is a handful of docker's processes, hence no shorter interval.
+	// Each attempt runs several docker processes, hence no shorter interval.
 	if wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		client, apiHost, last = o.administrator(ctx, provider)
 		return last == nil, nil
@@ -301,7 +302,7 @@ func (o Options) install(ctx context.Context, provider *cluster.Provider, system
 	}
 	done := rep.Step("installing Cilium and the gVisor runtime class")
 	defer func() { done("", err) }()
-	// kubeadm is at work beside this, and an API server of a few seconds may refuse
+	// kubeadm is still at work, and an API server that is seconds old may refuse
 	// once what it takes a moment later.
 	tries := wait.Backoff{Steps: 4, Duration: 2 * time.Second}
 	if err := wait.ExponentialBackoffWithContext(ctx, tries, func(ctx context.Context) (bool, error) {
@@ -314,7 +315,7 @@ func (o Options) install(ctx context.Context, provider *cluster.Provider, system
 }
 
 // administrator returns a client that may do everything, and the control plane's
-// address. Before kubeadm is so far there is an error.
+// address. It is an error that kubeadm has not come that far yet.
 func (o Options) administrator(ctx context.Context, provider *cluster.Provider) (*kube.Client, string, error) {
 	config, apiHost, err := o.adminConfig(provider)
 	if err != nil {
@@ -328,8 +329,8 @@ func (o Options) administrator(ctx context.Context, provider *cluster.Provider) 
 	if err != nil {
 		return nil, "", err
 	}
-	// Ready says that the namespaces are there. That this user is an administrator
-	// is kubeadm's next step.
+	// Ready means that the namespaces exist. kubeadm makes this user an
+	// administrator only after that, hence the question below.
 	if _, err := client.Clientset.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
 		return nil, "", err
 	}
@@ -390,9 +391,10 @@ func (o Options) furnish(ctx context.Context, provider *cluster.Provider, images
 	return id.write(o.identityPath())
 }
 
-// waitNetwork waits until Pods can run on the nodes and resolve names. The nodes come
-// first: Cilium is ready on all that its DaemonSet knows, and kubeadm does not wait
-// until a node that joins is among them. One that is ready is, because Cilium makes it so.
+// waitNetwork waits until Pods can run on the nodes and resolve names. The nodes
+// have to be ready first: Cilium's DaemonSet counts as ready when it is so on the
+// nodes that it knows, and a node that is still joining is not among them. Cilium
+// is what makes a node ready.
 func waitNetwork(ctx context.Context, client *kube.Client, names []string, rep *progress.Reporter) (err error) {
 	done := rep.Step("waiting for Cilium and DNS")
 	defer func() { done("", err) }()
@@ -645,8 +647,8 @@ func (o Options) remove(ctx context.Context) error {
 		}
 	}
 	if o.Engine.Ping(ctx) != nil {
-		// Without an engine there are no nodes. One that was not asked to the end
-		// may have some.
+		// Without an engine there are no nodes. Where only ctx has ended there may
+		// be some, and the error says so.
 		return context.Cause(ctx)
 	}
 	ids, err := o.Engine.Docker(ctx, "ps", "--all", "--quiet", "--filter", "label=io.x-k8s.kind.cluster="+o.Name)

@@ -88,8 +88,8 @@ type built struct {
 
 func (c built) path(program string) string { return filepath.Join(c.Dir, program) }
 
-// complete tells whether all of its programs are there. A folder of which somebody,
-// or a crash of the machine, has left a part counts as missing.
+// complete tells whether all of its programs are there. A folder with only a part
+// of them, after a crash or a deletion by hand, counts as missing.
 func (c built) complete() bool {
 	return !slices.ContainsFunc(c.Programs, func(p Binary) bool {
 		info, err := os.Stat(c.path(p.Name))

@@ -25,7 +25,8 @@ type Last struct {
 
 func lastPath(home string) string { return filepath.Join(home, "images", "last.json") }
 
-// LastBuild reads it; empty means that nothing has been built.
+// LastBuild returns what the last Build recorded; the zero value means that nothing
+// has been built.
 func LastBuild(home string) (l Last, err error) {
 	data, err := os.ReadFile(lastPath(home))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,7 +41,7 @@ func LastBuild(home string) (l Last, err error) {
 	return l, nil
 }
 
-// record writes what Build returns.
+// record notes what Build returns, for [LastBuild].
 func (b *builder) record(images Images) error {
 	l := Last{NodeTag: images.NodeTag}
 	for _, a := range images.Archives {

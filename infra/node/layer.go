@@ -227,11 +227,11 @@ type treeOptions struct {
 	Lower string
 }
 
-// writeTree makes a layer at path out of a whole directory tree. Owners, times
-// and capabilities are kept.
+// writeTree makes a layer at path out of a whole directory tree. Owners, times and
+// capabilities are kept.
 //
-// Without a tree below, nothing may be marked as deleted: such marks of an
-// image's own layers do not survive being packed into another one.
+// Without a lower tree nothing may be marked as deleted: whiteouts that the image's
+// own layers contain are lost when the tree is packed again.
 func writeTree(path, root string, o treeOptions) (*layerFile, error) {
 	w, err := newLayerWriter(path)
 	if err != nil {

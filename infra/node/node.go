@@ -107,8 +107,8 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	if err != nil {
 		return Images{}, err
 	}
-	// Whoever finds everything in place need not wait for a build that
-	// another checkout runs in the same home.
+	// Looked at before the lock is taken: where everything is in place, nobody has
+	// to wait for a build that another checkout runs in the same home.
 	images, ok, err := b.cached()
 	if err != nil {
 		return Images{}, err
