@@ -3,28 +3,24 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
-	"github.com/stockade-dev/stockade/conformance/witness"
 	"github.com/stockade-dev/stockade/infra/kube"
 )
 
@@ -290,82 +286,6 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 	return k.survey(ctx, &out)
 }
 
-// Baseline implements [Ground].
-func (k *Kube) Baseline(ctx context.Context, p target.Pod) (witness.Baseline, error) {
-	pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
-		return witness.Baseline{}, fmt.Errorf("reading Pod %s: %w", p, err)
-	}
-	return witness.BaselineOf(pod, p.Container), nil
-}
-
-// Facts implements [Ground].
-func (k *Kube) Facts(ctx context.Context, p target.Pod, since witness.Baseline) (suite.PodFacts, error) {
-	pod, err := k.o.Client.Clientset.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
-		return suite.PodFacts{}, fmt.Errorf("reading Pod %s: %w", p, err)
-	}
-	if string(pod.UID) != since.UID {
-		return suite.PodFacts{}, fmt.Errorf("reading Pod %s: it was replaced meanwhile", p)
-	}
-	handler := ""
-	if name := pod.Spec.RuntimeClassName; name != nil {
-		rc, err := k.o.Client.Clientset.NodeV1().RuntimeClasses().Get(ctx, *name, metav1.GetOptions{})
-		if err != nil {
-			return suite.PodFacts{}, fmt.Errorf("reading RuntimeClass %s: %w", *name, err)
-		}
-		handler = rc.Handler
-	}
-	facts := witness.Facts(pod, p.Container, handler, since)
-	declared(&facts, pod)
-	return facts, nil
-}
-
-// factsNow are the facts of a Pod when nothing has been done to it: what has
-// happened since a baseline that is taken now.
-func (k *Kube) factsNow(ctx context.Context, p target.Pod) (suite.PodFacts, error) {
-	base, err := k.Baseline(ctx, p)
-	if err != nil {
-		return suite.PodFacts{}, err
-	}
-	return k.Facts(ctx, p, base)
-}
-
-// maxFlowBytes is how much of the export's end is read.
-const maxFlowBytes = 8 << 20
-
-// Flows implements [Ground].
-func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
-	agent, err := k.ciliumAgent(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	var out, errs bytes.Buffer
-	code, err := k.o.Carrier.Exec(ctx, podRef(agent),
-		[]string{"tail", "-c", strconv.Itoa(maxFlowBytes), k.o.HubbleFile}, target.Streams{Stdout: &out, Stderr: &errs})
-	if err != nil {
-		return nil, fmt.Errorf("reading Hubble's export: %w", err)
-	}
-	if code != 0 {
-		return nil, fmt.Errorf("reading Hubble's export: tail ended with code %d: %.200q", code, errs.String())
-	}
-	flows, _, err := witness.ParseFlows(&out)
-	return flows, err
-}
-
-// ciliumAgent returns the Pod of a node's Cilium agent.
-func (k *Kube) ciliumAgent(ctx context.Context, node string) (*corev1.Pod, error) {
-	pods, err := k.o.Client.Clientset.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
-		LabelSelector: "k8s-app=cilium", FieldSelector: "spec.nodeName=" + node})
-	if err != nil {
-		return nil, fmt.Errorf("looking for the Cilium agent of node %s: %w", node, err)
-	}
-	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("looking for the Cilium agent of node %s: there is none", node)
-	}
-	return &pods.Items[0], nil
-}
-
 // Detect implements [Ground].
 func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (bool, error) {
 	switch feature {
@@ -408,113 +328,4 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 		return err == nil, err
 	}
 	return false, fmt.Errorf("nobody knows how to detect %q", feature)
-}
-
-// Labelled implements [Remover]. It has to name every kind that a run or a
-// scenario stores: an object of another kind would be found by its ledger alone.
-func (k *Kube) Labelled(ctx context.Context) ([]Owned, error) {
-	var out []Owned
-	for _, kind := range []schema.GroupVersionKind{spaceKind, claimKind, poolKind, sandboxKind, podKind} {
-		m, err := k.o.Client.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if meta.IsNoMatchError(err) {
-			continue // nothing of a kind that is not there
-		}
-		if err != nil {
-			return nil, fmt.Errorf("finding the resource of %s: %w", kind.Kind, err)
-		}
-		namespace := k.o.Namespace
-		if kind == spaceKind {
-			namespace = "" // whose target is gone is in none of the targets' own
-		}
-		list, err := k.o.Client.Dynamic.Resource(m.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: RunLabel})
-		if err != nil {
-			return nil, fmt.Errorf("listing what runs created: %w", err)
-		}
-		for i := range list.Items {
-			u := &list.Items[i]
-			// What belongs to something else goes with it.
-			if len(u.GetOwnerReferences()) == 0 {
-				out = append(out, Owned{Ref: refOf(u), Run: u.GetLabels()[RunLabel]})
-			}
-		}
-	}
-	return out, nil
-}
-
-// Remove implements [Remover]. A claim counts as gone when its Sandbox is gone
-// too, a namespace when everything in it is.
-func (k *Kube) Remove(ctx context.Context, run string, ref Ref) error {
-	gv, err := schema.ParseGroupVersion(ref.APIVersion)
-	if err != nil {
-		return fmt.Errorf("removing %s: %w", ref, err)
-	}
-	m, err := k.o.Client.Mapper.RESTMapping(gv.WithKind(ref.Kind).GroupKind(), gv.Version)
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("removing %s: %w", ref, err)
-	}
-	res := k.o.Client.Dynamic.Resource(m.Resource).Namespace(ref.Namespace)
-	live, err := res.Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("removing %s: %w", ref, err)
-	}
-	if live.GetLabels()[RunLabel] != run {
-		return nil // the name is the same, the object is somebody else's
-	}
-	uid := live.GetUID()
-	background := metav1.DeletePropagationBackground
-	err = res.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing %s: %w", ref, err)
-	}
-	box, _, _ := unstructured.NestedString(live.Object, "status", "sandbox", "name")
-	bound := k.t.Gone
-	if ref.Kind == spaceKind.Kind {
-		bound = k.t.Vacate
-		if err := k.evict(ctx, ref.Name); err != nil {
-			return fmt.Errorf("removing %s: %w", ref, err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	err = until(ctx, poll, func() bool {
-		now, err := res.Get(ctx, ref.Name, metav1.GetOptions{})
-		if err == nil && now.GetUID() == uid || err != nil && !apierrors.IsNotFound(err) {
-			return false
-		}
-		if ref.Kind != claimKind.Kind || box == "" {
-			return true
-		}
-		_, err = k.o.Client.Get(ctx, object(sandboxKind, ref.Namespace, box))
-		return apierrors.IsNotFound(err)
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %s to be gone: %w", ref, err)
-	}
-	return nil
-}
-
-// evict ends the Pods of a namespace that is being deleted, in which no new
-// ones can be made. A user's template may ask for an hour's grace, and a
-// program that ignores SIGTERM would take all of it.
-func (k *Kube) evict(ctx context.Context, namespace string) error {
-	pods := k.o.Client.Clientset.CoreV1().Pods(namespace)
-	list, err := pods.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("listing its Pods: %w", err)
-	}
-	grace := int64(1) // seconds; 0 would not wait for the kubelet
-	var errs []error
-	for _, p := range list.Items {
-		err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("ending Pod %s: %w", p.Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
