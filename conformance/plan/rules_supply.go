@@ -301,9 +301,9 @@ type imageRef struct {
 }
 
 // images returns every place of an object that names an image, wherever its Pod
-// template is: in a Deployment, or in a SandboxTemplate that no SDK knows. The order is that of
-// the keys, so that evidence is the same each time. It is not whole where a part
-// is not known in which there may be one.
+// template is: in a Deployment, or in a SandboxTemplate that no SDK knows. The
+// order is that of the keys, so that evidence is the same each time. whole is false
+// where a part that may name an image is not known.
 func images(v any) (out []imageRef, whole bool) {
 	whole = true
 	below := func(x any) {
@@ -320,7 +320,7 @@ func images(v any) (out []imageRef, whole bool) {
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			switch list, isList := v[k].([]any); k {
-			case "containers", "initContainers", "ephemeralContainers":
+			case "containers", "initContainers", "ephemeralContainers", "volumes":
 				if !isList {
 					_, isMap := v[k].(map[string]any)
 					whole = whole && (isMap || v[k] == nil)
@@ -328,24 +328,16 @@ func images(v any) (out []imageRef, whole bool) {
 					continue
 				}
 				for _, x := range list {
-					c, ok := x.(map[string]any)
-					whole = whole && ok
-					if ok && c["image"] != nil {
-						out = append(out, imageRef{c, "image"})
+					in, ok := x.(map[string]any)
+					key := "image"
+					if k == "volumes" {
+						ok = ok && !holdsUnknown(in["image"])
+						in, _ = in["image"].(map[string]any)
+						key = "reference"
 					}
-				}
-			case "volumes":
-				if !isList {
-					_, isMap := v[k].(map[string]any)
-					whole = whole && (isMap || v[k] == nil)
-					below(v[k])
-					continue
-				}
-				for _, x := range list {
-					volume, ok := x.(map[string]any)
-					whole = whole && ok && !holdsUnknown(volume["image"])
-					if image, ok := volume["image"].(map[string]any); ok && image["reference"] != nil {
-						out = append(out, imageRef{image, "reference"})
+					whole = whole && ok
+					if in[key] != nil {
+						out = append(out, imageRef{in, key})
 					}
 				}
 			case "metadata", "status", "data", "stringData", "binaryData":
@@ -358,8 +350,9 @@ func images(v any) (out []imageRef, whole bool) {
 	return out, whole
 }
 
-// beside records what else lets out whoever an allow-list is for: listed are the
-// namespaces that have one.
+// beside records what a network policy, or a template, lets out beside the
+// allow-lists: a list is worth nothing where something else allows more. listed are
+// the namespaces that have an allow-list.
 func (l *look) beside(r Resource, listed map[string]bool) {
 	namespace, st := r.text("metadata.namespace")
 	if st != known {
