@@ -63,8 +63,15 @@ func TestAHomeRemembersItsNamespace(t *testing.T) {
 }
 
 func TestDaemonsDoNotInheritTheCallersDockerOrProxies(t *testing.T) {
-	got := daemonEnv([]string{"PATH=/bin", "https_proxy=http://192.0.2.1", "NO_PROXY=x", "DOCKER_HOST=y", "LISTEN_FDS=3", "NOTIFY_SOCKET=z", enteredEnv + "=stockade"})
+	got := daemonEnv([]string{"PATH=/bin", "https_proxy=http://192.0.2.1", "NO_PROXY=x", "DOCKER_HOST=y", "LISTEN_FDS=3", "NOTIFY_SOCKET=z", enteredMark + "=stockade"})
 	assert.Equal(t, []string{"PATH=/bin"}, got)
+}
+
+func TestNoProxyOfTheMachinesIsAskedForInTheSeal(t *testing.T) {
+	e, err := New(Options{Home: t.TempDir(), Name: "stockade-1"})
+	require.NoError(t, err)
+	got := e.enteredEnv([]string{"PATH=/bin", "HTTPS_PROXY=http://192.0.2.1:3128", "http_proxy=x", "DOCKER_CONTEXT=y", "GOPROXY=https://goproxy.example"})
+	assert.Equal(t, []string{"PATH=/bin", "GOPROXY=https://goproxy.example", "STOCKADE_ENTERED=stockade-1"}, got)
 }
 
 func TestTheDaemonsConfigurationStaysInItsFolder(t *testing.T) {
