@@ -211,16 +211,11 @@ func (m machine) exec(ctx context.Context, argv []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	path := []string{os.Getenv("PATH")}
-	images, ok, err := node.Cached(ctx, m.images(nil))
-	if err == nil && ok {
-		for _, tool := range []string{"kubectl", "ctr", "crictl"} {
-			if p := images.Tool(tool); p != "" {
-				path = append([]string{filepath.Dir(p)}, path...)
-			}
-		}
-	}
-	env := append(e.Env(), "KUBECONFIG="+m.kubeconfig(), "PATH="+strings.Join(path, ":"))
+	// Not Cached: after a change of any program of ours not all is built, and kubectl
+	// is there all the same. Outside of a checkout there are none, which the program's
+	// own absence says.
+	tools, _ := node.Tools(ctx, m.images(nil))
+	env := append(e.Env(), "KUBECONFIG="+m.kubeconfig(), "PATH="+toolPath(tools, os.Getenv("PATH")))
 	for _, kv := range env {
 		k, v, _ := strings.Cut(kv, "=")
 		if err := os.Setenv(k, v); err != nil {
@@ -232,6 +227,16 @@ func (m machine) exec(ctx context.Context, argv []string) (int, error) {
 		return 0, err
 	}
 	return 0, syscall.Exec(program, argv, os.Environ())
+}
+
+// toolPath is a PATH on which the programs for the cluster come first.
+func toolPath(tools map[string]string, path string) string {
+	for _, tool := range []string{"kubectl", "ctr", "crictl"} {
+		if p, ok := tools[tool]; ok {
+			path = filepath.Dir(p) + ":" + path
+		}
+	}
+	return path
 }
 
 func describeMutants() ([]Mutant, error) {

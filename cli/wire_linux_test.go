@@ -110,3 +110,9 @@ func TestAnOrdinaryEndIsNoInterrupt(t *testing.T) {
 	stop()
 	assert.False(t, signalled(ctx))
 }
+
+func TestTheProgramsForTheClusterComeFirst(t *testing.T) {
+	tools := map[string]string{"kubectl": "/h/bin/kubernetes-1/kubectl", "etcd": "/h/bin/etcd-1/etcd"}
+	assert.Equal(t, "/h/bin/kubernetes-1:/usr/bin", toolPath(tools, "/usr/bin"), "what is not built is not there")
+	assert.Equal(t, "/usr/bin", toolPath(nil, "/usr/bin"))
+}
