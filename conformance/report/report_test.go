@@ -184,6 +184,10 @@ func TestJUnitFailsWhereTheExitCodeDoes(t *testing.T) {
 		"a mutant is void":  {func(*runner.Run) {}, []runner.Kill{{Mutant: "m", Scenario: "egress.tcp", Fate: runner.Void}}},
 		"it ended early":    {func(r *runner.Run) { r.Incomplete = "interrupted" }, killed},
 		"nothing applied":   {func(r *runner.Run) { r.Outcomes = sample().Outcomes[5:] }, nil},
+		"nothing that was asked for applied": {func(r *runner.Run) {
+			r.Outcomes = append(r.Outcomes, sample().Outcomes[5])
+			r.Outcomes[0].Added = true
+		}, nil},
 		"something is left": {func(r *runner.Run) { r.Residue = []string{"Pod a/b"} }, killed},
 	} {
 		run := sound()
