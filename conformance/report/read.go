@@ -45,7 +45,8 @@ func Read(in io.Reader) (*Report, error) {
 	dec.DisallowUnknownFields()
 	var r Report
 	if err := dec.Decode(&r); err != nil {
-		return nil, fmt.Errorf("reading the report: %s", Clean(err.Error()))
+		// A field that is not known is what a newer version adds.
+		return nil, fmt.Errorf("reading the report: %s: was it written by this version of stockade? That one reads it", Clean(err.Error()))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("reading the report: more follows after the document")

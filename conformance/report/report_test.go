@@ -218,14 +218,25 @@ func TestAReportIsReadBackAsItWasWritten(t *testing.T) {
 	assert.Equal(t, r, back)
 }
 
+func TestEveryTimeOfAReportIsInUTC(t *testing.T) {
+	var b, text bytes.Buffer
+	require.NoError(t, made(t).JSON(&b))
+	elsewhere := strings.Replace(b.String(), `"started": "2026-11-29T12:00:00Z"`, `"started": "2026-11-29T14:00:00+02:00"`, 1)
+	require.NotEqual(t, b.String(), elsewhere)
+	r, err := Read(strings.NewReader(elsewhere))
+	require.NoError(t, err)
+	require.NoError(t, r.Text(&text, Style{}))
+	assert.Contains(t, text.String(), "2026-11-29 12:00 UTC")
+}
+
 func TestADocumentThatDoesNotAddUpIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(map[string]any)
 		want  string
 	}{
-		"another version":  {func(d map[string]any) { d["apiVersion"] = "v9" }, "apiVersion"},
-		"another kind":     {func(d map[string]any) { d["kind"] = "Pod" }, "kind"},
-		"an unknown field": {func(d map[string]any) { d["extra"] = 1 }, "extra"},
+		"another version": {func(d map[string]any) { d["apiVersion"] = "v9" }, "apiVersion"},
+		"another kind":    {func(d map[string]any) { d["kind"] = "Pod" }, "kind"},
+		"a newer version": {func(d map[string]any) { d["extra"] = 1 }, `"extra": was it written by this version`},
 		"a made-up verdict": {func(d map[string]any) {
 			resultOf(d, 0)["verdict"] = "held"
 		}, "not one of the five"},
