@@ -278,6 +278,10 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	case errors.As(err, &e):
 		code = e.code
 		err = e.cause
+		if err != nil && ctx.Err() != nil && code != verdict.ExitUsage {
+			// What was in the middle says what it missed, not why.
+			code = verdict.ExitInterrupted
+		}
 	case ctx.Err() != nil:
 		code = verdict.ExitInterrupted
 	case !a.started:

@@ -102,6 +102,18 @@ func TestColourNeedsATerminalAndNoVeto(t *testing.T) {
 	}
 }
 
+func TestWhatAnInterruptLeftUndoneIsToldAsAnInterrupt(t *testing.T) {
+	env := map[string]string{"STOCKADE_HOME": t.TempDir(), "FAKE_DOWN": "cluster"}
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, want := range []int{4, 130} {
+		var out, err bytes.Buffer
+		app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
+		assert.Equal(t, want, app.Run(ctx, []string{"down"}))
+		assert.Contains(t, err.String(), "`stockade down` tries again")
+		cancel()
+	}
+}
+
 func TestTwoAtOnceAreRefused(t *testing.T) {
 	home := t.TempDir()
 	env := map[string]string{"STOCKADE_HOME": home, "FAKE_INSIDE": "1"}
