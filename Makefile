@@ -7,9 +7,9 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 
 # The packages that import Google's SDK. go vet would read all of that, which
-# takes a quarter of an hour and gigabytes.
-GOOGLE := $(shell go list ./... | grep -E '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
-REST := $(shell go list ./... | grep -vE '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
+# takes a quarter of an hour and gigabytes. Asked only by the targets that want them.
+GOOGLE = $(shell go list ./... | grep -E '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
+REST = $(shell go list ./... | grep -vE '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
 
 # Which systems are deployed: empty for the hardened Agent Sandbox alone, all, or
 # profiles with commas between them.
