@@ -260,7 +260,7 @@ func (e *Engine) runtimeWrapper(ctx context.Context) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path, "./cmd/runc-wrapper")
 	cmd.Dir = e.opts.Source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GO111MODULE=on")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the wrapper around runc: %w: %s", err, strings.TrimSpace(string(out)))
 	}
