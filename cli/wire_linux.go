@@ -191,7 +191,19 @@ func (m machine) Standing(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s, err := e.Status(ctx)
+	if err == nil {
+		err = mayEnter(s, os.Geteuid())
+	}
 	return s.Exists && s.Running, err
+}
+
+// mayEnter refuses whoever cannot tell a place that stands from one that does not: it
+// would look like none, and be brought up again and again.
+func mayEnter(s engine.Status, uid int) error {
+	if s.Exists && uid != 0 {
+		return incomplete("the network namespace %s is there, and only root can look into it: run the command with sudo, as `stockade up`", s.Namespace)
+	}
+	return nil
 }
 
 // Enter implements [Seal]: it replaces this process.

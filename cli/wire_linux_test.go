@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/infra/node/engine"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -115,4 +116,11 @@ func TestTheProgramsForTheClusterComeFirst(t *testing.T) {
 	tools := map[string]string{"kubectl": "/h/bin/kubernetes-1/kubectl", "etcd": "/h/bin/etcd-1/etcd"}
 	assert.Equal(t, "/h/bin/kubernetes-1:/usr/bin", toolPath(tools, "/usr/bin"), "what is not built is not there")
 	assert.Equal(t, "/usr/bin", toolPath(nil, "/usr/bin"))
+}
+
+func TestWhoMayNotEnterIsNotToldThatThereIsNoCluster(t *testing.T) {
+	there := engine.Status{Namespace: "stockade", Exists: true}
+	assert.ErrorContains(t, mayEnter(there, 1000), "sudo")
+	assert.NoError(t, mayEnter(there, 0))
+	assert.NoError(t, mayEnter(engine.Status{}, 1000), "there is none")
 }

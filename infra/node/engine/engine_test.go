@@ -30,6 +30,15 @@ func TestAHomeTooLongForASocketIsRefusedWithARemedy(t *testing.T) {
 	require.ErrorContains(t, err, "no home folder")
 }
 
+func TestAHomeThatCannotBeMountedIsRefusedBeforeAnythingIsBuilt(t *testing.T) {
+	for _, home := range []string{"/a:b", "/a,b", `/a\b`} {
+		_, err := New(Options{Home: home})
+		assert.ErrorContains(t, err, "set STOCKADE_HOME to another", home)
+	}
+	_, err := New(Options{Home: "/a b"})
+	assert.NoError(t, err)
+}
+
 func TestTheEnginesEnvironmentLeadsToNoOtherDocker(t *testing.T) {
 	t.Setenv("DOCKER_CONTEXT", "production")
 	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
