@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# Each part takes all cores by itself, and two at once more memory than there is.
+.NOTPARALLEL:
 
 # One set of flags for everything: another one would compile Kubernetes again.
 export CGO_ENABLED := 0
@@ -17,6 +19,11 @@ PROFILES ?=
 comma := ,
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Git answers nothing in a checkout of somebody else's, such as a container's mount,
+# and the go command would stop there.
+ifeq ($(VERSION),devel)
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+endif
 STOCKADE := bin/stockade
 FUZZTIME ?= 20000x
 FUZZ_DIRS ?= $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u)
