@@ -262,6 +262,9 @@ something was breached before.`,
 			return a.keptNames(), cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
 			r, err := a.load(strings.Join(args, ""))
 			if err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/assert"
@@ -112,6 +113,15 @@ func TestWhatAnInterruptLeftUndoneIsToldAsAnInterrupt(t *testing.T) {
 		assert.Contains(t, err.String(), "`stockade down` tries again")
 		cancel()
 	}
+}
+
+func TestTheTimeToldIsThatOfTheWholeCommand(t *testing.T) {
+	env := map[string]string{"STOCKADE_HOME": t.TempDir(), "FAKE_INSIDE": "1"}
+	var out, err bytes.Buffer
+	app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
+	app.Runner = nested{app.Runner, func() { time.Sleep(200 * time.Millisecond) }}
+	assert.Zero(t, app.Run(t.Context(), []string{"run"}))
+	assert.Regexp(t, ` 0\.[2-9]s · report kept`, err.String())
 }
 
 func TestTwoAtOnceAreRefused(t *testing.T) {
