@@ -126,9 +126,9 @@ func (x Result) validate() error {
 		if len(rounds) == 0 || rounds[len(rounds)-1] != verdict.Held {
 			return errors.New("it is called Held, but its last round is not")
 		}
-		if slices.Contains(rounds, verdict.Breached) {
-			return errors.New("it is called Held, but one of its rounds is Breached")
-		}
+	}
+	if x.Verdict != verdict.Breached && slices.Contains(rounds, verdict.Breached) {
+		return fmt.Errorf("it is called %s, but one of its rounds is Breached", x.Verdict)
 	}
 	return nil
 }

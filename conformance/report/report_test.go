@@ -252,6 +252,9 @@ func TestADocumentThatDoesNotAddUpIsRefused(t *testing.T) {
 		"a breach called held": {func(d map[string]any) {
 			resultOf(d, 2)["verdict"] = "Held"
 		}, "its last round is not"},
+		"a breach called inconclusive": {func(d map[string]any) {
+			resultOf(d, 3)["verdict"] = "Inconclusive"
+		}, "one of its rounds is Breached"},
 		"a better summary": {func(d map[string]any) {
 			d["summary"].(map[string]any)["text"] = "6 held of 6"
 		}, "the summary says"},
