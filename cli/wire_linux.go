@@ -64,6 +64,12 @@ func Main(args []string) int {
 		app.complain(err)
 		return verdict.ExitUsage
 	}
+	// The gate and Pulumi's plugin are this program again, in other folders: a home that
+	// was named by a relative path would be another one there.
+	if err := os.Setenv(node.HomeEnv, home); err != nil {
+		app.complain(err)
+		return verdict.ExitInternal
+	}
 	m := machine{home: home}
 	app.Home = home
 	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate

@@ -124,3 +124,12 @@ func TestWhoMayNotEnterIsNotToldThatThereIsNoCluster(t *testing.T) {
 	assert.NoError(t, mayEnter(there, 0))
 	assert.NoError(t, mayEnter(engine.Status{}, 1000), "there is none")
 }
+
+func TestARelativeHomeIsTheSameForTheProgramsThatAreStarted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("STOCKADE_HOME", ".stockade") // within the project, where CI systems look for caches
+	require.Zero(t, Main([]string{"list", "reports"}))
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(here, ".stockade"), os.Getenv("STOCKADE_HOME"))
+}
