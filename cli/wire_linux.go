@@ -204,10 +204,11 @@ func (m machine) Standing(ctx context.Context) (bool, error) {
 }
 
 // mayEnter refuses whoever cannot tell a place that stands from one that does not: it
-// would look like none, and be brought up again and again.
+// would look like none, and be brought up again and again. That is no exit code 3, by
+// which Pulumi's plugin is told that there is no cluster any more.
 func mayEnter(s engine.Status, uid int) error {
 	if s.Exists && uid != 0 {
-		return incomplete("the network namespace %s is there, and only root can look into it: run the command with sudo, as `stockade up`", s.Namespace)
+		return fmt.Errorf("the network namespace %s is there, and only root can look into it: run the command with sudo, as `stockade up`", s.Namespace)
 	}
 	return nil
 }
