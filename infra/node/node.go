@@ -114,7 +114,10 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	if err != nil {
 		return Images{}, err
 	}
-	images, err = b.build(ctx)
+	err = openly(func() error {
+		images, err = b.build(ctx)
+		return err
+	})
 	if err := errors.Join(err, b.lock.release()); err != nil {
 		return Images{}, err
 	}
