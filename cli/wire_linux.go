@@ -66,7 +66,8 @@ func Main(args []string) int {
 	}
 	// The gate and Pulumi's plugin are this program again, in other folders: a home that
 	// was named by a relative path would be another one there.
-	if err := os.Setenv(node.HomeEnv, home); err != nil {
+	err = errors.Join(os.Setenv(node.HomeEnv, home), os.Setenv("PATH", systemPath(os.Getenv("PATH"))))
+	if err != nil {
 		app.complain(err)
 		return verdict.ExitInternal
 	}
@@ -79,6 +80,19 @@ func Main(args []string) int {
 	}
 	app.Layers = m.layers()
 	return app.Run(ctx, args)
+}
+
+// systemPath adds the folders of system programs where they are missing, as after
+// Debian's su: dockerd, iptables and debootstrap would look as if they were not
+// installed.
+func systemPath(path string) string {
+	dirs := filepath.SplitList(path)
+	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin"} {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, ":")
 }
 
 // interruptible returns a context that ends with the first Ctrl-C, which asks for an

@@ -127,9 +127,15 @@ func TestWhoMayNotEnterIsNotToldThatThereIsNoCluster(t *testing.T) {
 
 func TestARelativeHomeIsTheSameForTheProgramsThatAreStarted(t *testing.T) {
 	t.Chdir(t.TempDir())
+	t.Setenv("PATH", os.Getenv("PATH"))    // restored at the end
 	t.Setenv("STOCKADE_HOME", ".stockade") // within the project, where CI systems look for caches
 	require.Zero(t, Main([]string{"list", "reports"}))
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	assert.Equal(t, filepath.Join(here, ".stockade"), os.Getenv("STOCKADE_HOME"))
+}
+
+func TestSystemProgramsAreFoundAfterSu(t *testing.T) {
+	assert.Equal(t, "/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", systemPath("/usr/bin:/bin"))
+	assert.Equal(t, "/usr/sbin:/mine:/sbin:/usr/local/sbin", systemPath("/usr/sbin:/mine:/sbin"), "the user's order stays")
 }
