@@ -26,7 +26,7 @@ func (a *App) reportsDir() string { return filepath.Join(a.runDir(), "reports") 
 func (a *App) save(r *report.Report) (string, error) {
 	path := filepath.Join(a.reportsDir(), fmt.Sprintf("%s-%s.json", r.Started.UTC().Format(reportTime), filepath.Base(r.ID)))
 	if err := os.MkdirAll(a.reportsDir(), 0o700); err != nil {
-		return "", fmt.Errorf("keeping the report: %w", err)
+		return "", fmt.Errorf("keeping the report (STOCKADE_HOME says where): %w", err)
 	}
 	return path, writeFile(path, r.JSON)
 }
