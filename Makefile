@@ -19,10 +19,11 @@ PROFILES ?=
 comma := ,
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-# Git answers nothing in a checkout of somebody else's, such as a container's mount,
-# and the go command would stop there.
+# Nothing is vendored here. And git answers nothing in a checkout of somebody else's,
+# such as a container's mount, where the go command would stop.
+export GOFLAGS := $(filter-out -mod=%,$(GOFLAGS))
 ifeq ($(VERSION),devel)
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+GOFLAGS += -buildvcs=false
 endif
 STOCKADE := bin/stockade
 FUZZTIME ?= 20000x

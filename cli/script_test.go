@@ -106,6 +106,7 @@ func TestColourNeedsATerminalAndNoVeto(t *testing.T) {
 func TestWhatAnInterruptLeftUndoneIsToldAsAnInterrupt(t *testing.T) {
 	env := map[string]string{"STOCKADE_HOME": t.TempDir(), "FAKE_DOWN": "cluster"}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for _, want := range []int{4, 130} {
 		var out, err bytes.Buffer
 		app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
