@@ -122,7 +122,8 @@ func TestTheTimeToldIsThatOfTheWholeCommand(t *testing.T) {
 	app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
 	app.Runner = nested{app.Runner, func() { time.Sleep(200 * time.Millisecond) }}
 	assert.Zero(t, app.Run(t.Context(), []string{"run"}))
-	assert.Regexp(t, ` 0\.[2-9]s · report kept`, err.String())
+	assert.Contains(t, err.String(), "s · report kept")
+	assert.NotRegexp(t, ` 0\.[01]s · report kept`, err.String())
 }
 
 func TestTwoAtOnceAreRefused(t *testing.T) {
