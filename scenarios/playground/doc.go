@@ -16,7 +16,7 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
 	all := []suite.Scenario{
-		networkOff(), defaultDenyEgress(), egressDrops(), egressPolicy(), defaultDenyIngress(), podQuota(),
+		networkOff(), defaultDenyEgress(), egressDrops(), egressPolicy(), defaultDenyIngress(), ingressPolicy(), podQuota(),
 		workspaceSize(), workspaceProgram(), raiseLimits(), runLimits(),
 		ownUID(), memoryError(), executionRights(), runtimeSocket(), everyPod(),
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/admission"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 const image = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -88,7 +89,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+15)
+	assert.Len(t, r.All(), len(rules)+16)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {
@@ -644,115 +645,71 @@ func policy(name string, spec object) object {
 	return object{"metadata": object{"name": name}, "spec": spec}
 }
 
-func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
-	deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
-	open := func(selector object) object {
-		return policy("more", object{"podSelector": selector, "policyTypes": []any{"Egress"}, "egress": []any{object{}}})
-	}
-	for name, c := range map[string]struct {
-		policies []object
-		ok       bool
-		want     []verdict.Class
-	}{
-		"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
-		"no policy":             {nil, true, []verdict.Class{"", verdict.Absent}},
-		"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{"", ""}},
-		"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, ""}},
-		"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
-		"one of nobody knows whom": {[]object{deny, open(object{"matchExpressions": []any{object{}}})}, false,
-			[]verdict.Class{verdict.Absent, verdict.Unknown}},
-		"of what comes in alone": {[]object{policy("x", object{"podSelector": object{}, "policyTypes": []any{"Ingress"}})}, true,
-			[]verdict.Class{"", verdict.Absent}},
-		"of some Pods alone": {[]object{policy("x", object{"podSelector": object{"matchLabels": object{"app": "run"}}, "policyTypes": []any{"Egress"}})}, true,
-			[]verdict.Class{"", verdict.Absent}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := env(&server{})
-			e.Pod = func() suite.Object {
-				p := compliant()
-				admission.Child(p, "metadata")["labels"] = object{"app": "run"}
-				return p
-			}
-			e.Do = with(nil, cluster{policiesOf("playground"): listOf(c.policies...)}).do
-			steps := egressPolicy().Ask(t.Context(), e)
-			require.Len(t, steps, 2+len(policyGroups))
-			some := false
-			for i, s := range steps[:2] {
-				some = some || s.OK
-				assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
-			}
-			for _, s := range steps[2:] {
-				assert.Equal(t, verdict.Absent, s.Class, "%s: %s", s.Name, s.Detail)
-			}
-			assert.Equal(t, c.ok, some)
-		})
-	}
-	in := policy("execution", object{"policyTypes": []any{"Ingress"}, "ingress": []any{object{}}})
-	e := env(&server{})
-	e.Do = cluster{policiesOf("playground"): listOf(deny), policiesOf("playground-system"): listOf(in)}.do
-	assert.True(t, egressPolicy().AskControl(t.Context(), e)[0].OK)
-	e.Do = cluster{policiesOf("playground-system"): listOf(deny)}.do
-	assert.False(t, egressPolicy().AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
-	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[0].Class, "what may not be read")
-	e.Do = nil
-	assert.Equal(t, verdict.ToolMissing, egressPolicy().Ask(t.Context(), e)[0].Class)
-}
-
-// with is a cluster that also has network policies of kinds of their own, by the
-// path of the list, and no group but theirs.
-func with(lists cluster, and cluster) cluster {
-	for _, group := range policyGroups {
-		and["/apis/"+group] = suite.Answer{Code: 404}
-	}
-	for path, answer := range lists {
-		parts := strings.Split(path, "/") // "", apis, group, version, …
-		root, of := strings.Join(parts[:3], "/"), strings.Join(parts[:4], "/")
-		and[path] = answer
-		and[root] = suite.Answer{Code: 200, Object: object{"versions": []any{object{"version": "v1"}, object{"version": parts[3]}}}}
-		and[root+"/v1"] = suite.Answer{Code: 200, Object: object{"resources": []any{object{"name": "others", "namespaced": true}}}}
-		and[of] = suite.Answer{Code: 200, Object: object{"resources": []any{
-			object{"name": parts[len(parts)-1], "namespaced": len(parts) > 5}, object{"name": parts[len(parts)-1] + "/status", "namespaced": len(parts) > 5}}}}
-	}
-	return and
-}
-
-// Policies of all kinds add up.
-func TestAPolicyOfAnotherKindIsNotHeld(t *testing.T) {
-	deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
-	some, none := listOf(policy("more", object{})), listOf()
-	for path, group := range map[string]string{
-		"/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies":             "cilium.io",
-		"/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies":                        "cilium.io",
-		"/apis/networking.gke.io/v1alpha1/namespaces/playground/fqdnnetworkpolicies": "networking.gke.io",
-		"/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies":               "policy.networking.k8s.io",
-		"/apis/crd.projectcalico.org/v3/namespaces/playground/networkpolicies":       "crd.projectcalico.org",
-		"/apis/crd.antrea.io/v1beta1/namespaces/playground/networkpolicies":          "crd.antrea.io",
-		"/apis/projectcalico.org/v3/globalnetworkpolicies":                           "projectcalico.org",
-	} {
-		for _, c := range []struct {
-			list suite.Answer
-			want verdict.Class
-		}{{some, verdict.Unknown}, {none, verdict.Absent}, {suite.Answer{Code: 403}, verdict.Unknown}} {
-			e := env(&server{})
-			e.Do = with(cluster{path: c.list}, cluster{policiesOf("playground"): listOf(deny)}).do
-			for i, s := range egressPolicy().Ask(t.Context(), e)[2:] {
-				want := verdict.Absent
-				if policyGroups[i] == group {
-					want = c.want
-				}
-				assert.Equal(t, want, s.Class, "%s, %d: %s: %s", path, c.list.Code, s.Name, s.Detail)
-			}
+func TestAPolicyThatLetsSomethingThroughIsFound(t *testing.T) {
+	for _, way := range []struct {
+		s         suite.Scenario
+		own, back string // the types of policies
+	}{{egressPolicy(), "Egress", "Ingress"}, {ingressPolicy(), "Ingress", "Egress"}} {
+		deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
+		open := func(selector object) object {
+			return policy("more", object{"podSelector": selector, "policyTypes": []any{way.own}, strings.ToLower(way.own): []any{object{}}})
 		}
-	}
-	for name, group := range map[string]suite.Answer{
-		"may not be read":          {Code: 403},
-		"is of no version":         {Code: 200, Object: object{"versions": []any{}}},
-		"has one that is not read": {Code: 200, Object: object{"versions": []any{object{"version": "v9"}}}},
-	} {
+		for name, c := range map[string]struct {
+			policies []object
+			ok       bool
+			want     []verdict.Class
+		}{
+			"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
+			"no policy":             {nil, true, []verdict.Class{"", verdict.Absent}},
+			"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{verdict.Absent, ""}},
+			"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, ""}},
+			"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
+			"one of nobody knows whom": {[]object{deny, open(object{"matchExpressions": []any{object{}}})}, false,
+				[]verdict.Class{verdict.Absent, verdict.Unknown}},
+			"of the other direction alone": {[]object{policy("x", object{"podSelector": object{}, "policyTypes": []any{way.back}})}, true,
+				[]verdict.Class{"", verdict.Absent}},
+			"of some Pods alone": {[]object{policy("x", object{"podSelector": object{"matchLabels": object{"app": "run"}}, "policyTypes": []any{way.own}})}, true,
+				[]verdict.Class{"", verdict.Absent}},
+		} {
+			t.Run(way.own+": "+name, func(t *testing.T) {
+				e := env(&server{})
+				e.Pod = func() suite.Object {
+					p := compliant()
+					admission.Child(p, "metadata")["labels"] = object{"app": "run"}
+					return p
+				}
+				e.Do = plain(cluster{reading.PoliciesOf("playground"): listOf(c.policies...)}).do
+				steps := way.s.Ask(t.Context(), e)
+				require.Len(t, steps, 2+len(reading.PolicyGroups))
+				some := false
+				for i, s := range steps[:2] {
+					some = some || s.OK
+					assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
+				}
+				for _, s := range steps[2:] {
+					assert.Equal(t, verdict.Absent, s.Class, "%s: %s", s.Name, s.Detail)
+				}
+				assert.Equal(t, c.ok, some)
+			})
+		}
+		in := policy("execution", object{"policyTypes": []any{"Ingress"}, "ingress": []any{object{}}})
 		e := env(&server{})
-		e.Do = cluster{"/apis/cilium.io": group}.do
-		assert.Equal(t, verdict.Unknown, others(t.Context(), e, "cilium.io").Class, "a group that %s", name)
+		e.Do = cluster{reading.PoliciesOf("playground"): listOf(deny), reading.PoliciesOf("playground-system"): listOf(in)}.do
+		assert.True(t, way.s.AskControl(t.Context(), e)[0].OK)
+		e.Do = cluster{reading.PoliciesOf("playground-system"): listOf(deny)}.do
+		assert.False(t, way.s.AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
+		assert.Equal(t, verdict.Unknown, way.s.Ask(t.Context(), e)[0].Class, "what may not be read")
+		e.Do = nil
+		assert.Equal(t, verdict.ToolMissing, way.s.Ask(t.Context(), e)[0].Class)
 	}
+}
+
+// plain is a cluster without network policies of kinds of their own.
+func plain(c cluster) cluster {
+	for _, group := range reading.PolicyGroups {
+		c["/apis/"+group] = suite.Answer{Code: 404}
+	}
+	return c
 }
 
 // A stranger's program could say anything of its Pod.

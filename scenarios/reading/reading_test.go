@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reading
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+)
+
+// cluster answers by path; what it does not have may not be read. What it is asked
+// to create it gives back.
+type cluster map[string]suite.Answer
+
+func (c cluster) env() *suite.APIEnv {
+	return &suite.APIEnv{Nonce: strings.Repeat("a", 32), Namespace: "boxes", Live: "live",
+		Do: func(_ context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
+			if as != suite.Administrator {
+				return suite.Answer{Code: 401}, nil
+			}
+			if r.Verb == http.MethodPost {
+				return suite.Answer{Code: 201, Object: r.Body}, nil
+			}
+			if a, ok := c[r.Path]; ok {
+				return a, nil
+			}
+			return suite.Answer{Code: 403}, nil
+		}}
+}
+
+func listOf(all ...object) suite.Answer {
+	items := []any{}
+	for _, o := range all {
+		items = append(items, o)
+	}
+	return suite.Answer{Code: 200, Object: object{"items": items}}
+}
+
+func named(name string, spec object) object {
+	return object{"metadata": object{"name": name}, "spec": spec}
+}
+
+// with adds network policies of kinds of their own, by the path of the list, and no
+// group but theirs.
+func with(lists, and cluster) cluster {
+	for _, group := range PolicyGroups {
+		and["/apis/"+group] = suite.Answer{Code: 404}
+	}
+	for path, answer := range lists {
+		parts := strings.Split(path, "/") // "", apis, group, version, …
+		root, of := strings.Join(parts[:3], "/"), strings.Join(parts[:4], "/")
+		and[path] = answer
+		and[root] = suite.Answer{Code: 200, Object: object{"versions": []any{object{"version": "v1"}, object{"version": parts[3]}}}}
+		and[root+"/v1"] = suite.Answer{Code: 200, Object: object{"resources": []any{object{"name": "others", "namespaced": true}}}}
+		and[of] = suite.Answer{Code: 200, Object: object{"resources": []any{
+			object{"name": parts[len(parts)-1], "namespaced": len(parts) > 5}, object{"name": parts[len(parts)-1] + "/status", "namespaced": len(parts) > 5}}}}
+	}
+	return and
+}
+
+// Policies of all kinds add up.
+func TestAPolicyOfAnotherKindIsNotHeld(t *testing.T) {
+	const cilium = "/apis/cilium.io/v2/namespaces/boxes/ciliumnetworkpolicies"
+	some, none := listOf(named("more", object{"egress": []any{object{}}})), listOf()
+	for path, group := range map[string]string{
+		cilium: "cilium.io",
+		"/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies":                   "cilium.io",
+		"/apis/networking.gke.io/v1alpha1/namespaces/boxes/fqdnnetworkpolicies": "networking.gke.io",
+		"/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies":          "policy.networking.k8s.io",
+		"/apis/crd.projectcalico.org/v3/namespaces/boxes/networkpolicies":       "crd.projectcalico.org",
+		"/apis/crd.antrea.io/v1beta1/namespaces/boxes/networkpolicies":          "crd.antrea.io",
+		"/apis/projectcalico.org/v3/globalnetworkpolicies":                      "projectcalico.org",
+	} {
+		for _, c := range []struct {
+			list suite.Answer
+			want verdict.Class
+		}{{some, verdict.Unknown}, {none, verdict.Absent}, {suite.Answer{Code: 403}, verdict.Unknown}} {
+			for i, s := range Others(t.Context(), with(cluster{path: c.list}, cluster{}).env(), Egress) {
+				want := verdict.Absent
+				if PolicyGroups[i] == group {
+					want = c.want
+				}
+				assert.Equal(t, want, s.Class, "%s, %d: %s: %s", path, c.list.Code, s.Name, s.Detail)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		policy object
+		want   verdict.Class
+	}{
+		"says nothing of ingress":        {named("x", object{"egress": []any{object{}}}), verdict.Absent},
+		"says something of it":           {named("x", object{"ingress": []any{object{}}}), verdict.Unknown},
+		"says it in a list":              {object{"specs": []any{object{}, object{"ingress": []any{object{}}}}}, verdict.Unknown},
+		"says nothing that is known":     {object{}, verdict.Unknown},
+		"says nothing of it in its list": {object{"specs": []any{object{"egress": []any{}}}}, verdict.Absent},
+	} {
+		s := Others(t.Context(), with(cluster{cilium: listOf(c.policy)}, cluster{}).env(), Ingress)[0]
+		assert.Equal(t, c.want, s.Class, "one of Cilium's that %s: %s", name, s.Detail)
+	}
+	for name, group := range map[string]suite.Answer{
+		"may not be read":          {Code: 403},
+		"is of no version":         {Code: 200, Object: object{"versions": []any{}}},
+		"has one that is not read": {Code: 200, Object: object{"versions": []any{object{"version": "v9"}}}},
+	} {
+		assert.Equal(t, verdict.Unknown, others(t.Context(), cluster{"/apis/cilium.io": group}.env(), Egress, "cilium.io").Class, "a group that %s", name)
+	}
+}
+
+func TestWhoElseIsLetInIsFound(t *testing.T) {
+	router := object{"namespaceSelector": object{"matchLabels": object{namespaceLabel: "system"}}, "podSelector": object{"matchLabels": object{"app": "router"}}}
+	narrower := object{"namespaceSelector": object{"matchLabels": object{namespaceLabel: "system"}},
+		"podSelector": object{"matchLabels": object{"app": "router", "tier": "x"}, "matchExpressions": []any{object{}}}}
+	own := object{"podSelector": object{"matchLabels": object{"app": "server"}}}
+	peers := []Peer{{Namespace: "system", Label: "app", Value: "router"}, {Label: "app", Value: "server"}}
+	policy := func(selector object, from ...any) object {
+		return named("p", object{"podSelector": selector, "policyTypes": []any{"Ingress"}, "ingress": []any{object{"from": from}}})
+	}
+	mine := object{"matchLabels": object{"app": "box"}}
+	for name, c := range map[string]struct {
+		policies []object
+		ok       bool
+		want     verdict.Class
+	}{
+		"nothing":                       {nil, false, verdict.Absent},
+		"the router":                    {[]object{policy(mine, router)}, false, verdict.Absent},
+		"a part of it, and the server":  {[]object{policy(mine, narrower, own)}, false, verdict.Absent},
+		"everybody":                     {[]object{policy(mine)}, true, ""},
+		"everybody, beside the router":  {[]object{policy(mine, router), policy(object{}, object{"podSelector": object{}})}, true, ""},
+		"of other Pods":                 {[]object{policy(object{"matchLabels": object{"app": "other"}})}, false, verdict.Absent},
+		"of nobody knows which":         {[]object{policy(object{"matchExpressions": []any{object{}}})}, false, verdict.Unknown},
+		"addresses":                     {[]object{policy(mine, object{"ipBlock": object{"cidr": "192.0.2.0/24"}})}, true, ""},
+		"the Pods of its own namespace": {[]object{policy(mine, router, object{"podSelector": object{}})}, true, ""},
+		"another sandbox":               {[]object{policy(mine, object{"podSelector": mine})}, true, ""},
+		"a router of any namespace": {[]object{policy(mine, object{"namespaceSelector": object{}, "podSelector": object{"matchLabels": object{"app": "router"}}})},
+			true, ""},
+		"a router of its own namespace": {[]object{policy(mine, object{"podSelector": object{"matchLabels": object{"app": "router"}}})}, false, verdict.Unknown},
+		"a server of another namespace": {[]object{policy(mine, object{"namespaceSelector": object{"matchLabels": object{"x": "y"}}, "podSelector": object{"matchLabels": object{"app": "server"}}})},
+			false, verdict.Unknown},
+		"all of the router's namespace": {[]object{policy(mine, object{"namespaceSelector": object{"matchLabels": object{namespaceLabel: "system"}}})}, true, ""},
+		"somebody with another label":   {[]object{policy(mine, object{"podSelector": object{"matchLabels": object{"app": "who"}}})}, false, verdict.Unknown},
+		"the worst of two": {[]object{policy(mine, object{"podSelector": object{"matchLabels": object{"app": "who"}}}, object{"podSelector": object{}})},
+			true, ""},
+	} {
+		e := with(nil, cluster{PoliciesOf("boxes"): listOf(c.policies...), "/api/v1/namespaces/boxes/pods/live": {Code: 200, Object: object{
+			"metadata": object{"labels": object{"app": "box"}}}}}).env()
+		steps := NobodyElse(t.Context(), e, peers)
+		require.Len(t, steps, 2+len(PolicyGroups), name)
+		assert.Equal(t, c.ok, steps[1].OK, "%s: %s", name, steps[1].Detail)
+		assert.Equal(t, c.want, steps[1].Class, "%s: %s", name, steps[1].Detail)
+	}
+	for name, e := range map[string]*suite.APIEnv{"no Pod": cluster{PoliciesOf("boxes"): listOf()}.env(), "no way to read": {}} {
+		steps := NobodyElse(t.Context(), e, peers)
+		require.Len(t, steps, 1, name)
+		assert.False(t, steps[0].OK || steps[0].Class.IsEvidence(), name)
+	}
+	e := cluster{PoliciesOf("boxes"): listOf(policy(mine, router))}.env()
+	assert.True(t, SomebodyLetIn(t.Context(), e)[0].OK)
+	e = cluster{PoliciesOf("boxes"): listOf(named("p", object{"policyTypes": []any{"Ingress", "Egress"}}))}.env()
+	assert.Equal(t, verdict.Unknown, SomebodyLetIn(t.Context(), e)[0].Class)
+}
