@@ -89,7 +89,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+16)
+	assert.Len(t, r.All(), len(rules)+17)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {

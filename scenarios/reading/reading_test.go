@@ -165,3 +165,125 @@ func TestWhoElseIsLetInIsFound(t *testing.T) {
 	e = cluster{PoliciesOf("boxes"): listOf(named("p", object{"policyTypes": []any{"Ingress", "Egress"}}))}.env()
 	assert.Equal(t, verdict.Unknown, SomebodyLetIn(t.Context(), e)[0].Class)
 }
+
+var doors = []Door{{"group", "things", "CREATE"}, {"group", "things", "UPDATE"}, {"group", "things/part", "UPDATE"}}
+
+// sound is a cluster whose policy has no way around it, as the API server fills it
+// in.
+func sound() (policy, binding object, c cluster) {
+	policy = named("p", object{
+		"failurePolicy": "Fail",
+		"matchConstraints": object{"matchPolicy": "Equivalent", "namespaceSelector": object{}, "objectSelector": object{}, "resourceRules": []any{object{
+			"apiGroups": []any{"group"}, "apiVersions": []any{"v1"}, "operations": []any{"CREATE", "UPDATE"}, "resources": []any{"things", "things/part"}, "scope": "*"}}},
+		"validations": []any{object{"message": "do not do that"}},
+	})
+	binding = named("b", object{"policyName": "p", "validationActions": []any{"Deny", "Audit"}, "matchResources": object{
+		"matchPolicy": "Equivalent", "objectSelector": object{},
+		"namespaceSelector": object{"matchExpressions": []any{object{"key": namespaceLabel, "operator": "NotIn", "values": []any{"kube-system"}}}}}})
+	return policy, binding, cluster{
+		"/api/v1/namespaces/boxes":                          {Code: 200, Object: object{"metadata": object{"labels": object{namespaceLabel: "boxes"}}}},
+		"/apis/group":                                       {Code: 200, Object: object{"versions": []any{object{"version": "v1"}, object{"version": "v1alpha1"}}}},
+		admissionAPI + "/validatingadmissionpolicies":       listOf(policy),
+		admissionAPI + "/validatingadmissionpolicybindings": listOf(binding),
+	}
+}
+
+func TestAWayAroundAPolicyIsFound(t *testing.T) {
+	constraints := func(p object) object { return At(p, "spec", "matchConstraints") }
+	rule := func(p object) object { return constraints(p)["resourceRules"].([]any)[0].(object) } //nolint:forcetypeassert // sound has it
+	bound := func(b object) object { return At(b, "spec", "matchResources") }
+	selector := func(operator string, values ...any) object {
+		return object{"matchExpressions": []any{object{"key": namespaceLabel, "operator": operator, "values": values}}}
+	}
+	for name, c := range map[string]struct {
+		change func(p, b object)
+		ok     bool
+		want   verdict.Class
+	}{
+		"none": {func(object, object) {}, false, verdict.Absent},
+		"none, and nothing filled in": {func(p, b object) {
+			delete(At(p, "spec"), "failurePolicy")
+			delete(constraints(p), "matchPolicy")
+			delete(At(b, "spec"), "matchResources")
+		}, false, verdict.Absent},
+		"none, for all there is": {func(p, _ object) {
+			rule(p)["apiVersions"] = []any{"*"}
+			rule(p)["resources"] = []any{"*/*"}
+			rule(p)["operations"] = []any{"*"}
+		}, false, verdict.Absent},
+		"all of a kind's parts": {func(p, _ object) { rule(p)["resources"] = []any{"*", "things/*"} }, false, verdict.Absent},
+		"what it fails on":      {func(p, _ object) { At(p, "spec")["failurePolicy"] = "Ignore" }, true, ""},
+		"another version":       {func(p, _ object) { constraints(p)["matchPolicy"] = "Exact" }, true, ""},
+		"no other version": {func(p, _ object) {
+			constraints(p)["matchPolicy"] = "Exact"
+			rule(p)["apiVersions"] = []any{"v1", "v1alpha1"}
+		}, false, verdict.Absent},
+		"a version that is not served": {func(p, _ object) { rule(p)["apiVersions"] = []any{"v2"} }, true, ""},
+		"a change":                     {func(p, _ object) { rule(p)["operations"] = []any{"CREATE"} }, true, ""},
+		"a part":                       {func(p, _ object) { rule(p)["resources"] = []any{"*"} }, true, ""},
+		"another name":                 {func(p, _ object) { rule(p)["resourceNames"] = []any{"x"} }, true, ""},
+		"another group":                {func(p, _ object) { rule(p)["apiGroups"] = []any{""} }, true, ""},
+		"objects of the cluster's":     {func(p, _ object) { rule(p)["scope"] = "Cluster" }, true, ""},
+		"a label":                      {func(p, _ object) { constraints(p)["objectSelector"] = object{"matchLabels": object{"x": "y"}} }, true, ""},
+		"a label, by its binding":      {func(_, b object) { bound(b)["objectSelector"] = selector("DoesNotExist") }, true, ""},
+		"a warning":                    {func(_, b object) { At(b, "spec")["validationActions"] = []any{"Warn"} }, true, ""},
+		"conditions":                   {func(p, _ object) { At(p, "spec")["matchConditions"] = []any{object{}} }, false, verdict.Unknown},
+		"exceptions":                   {func(p, _ object) { constraints(p)["excludeResourceRules"] = []any{object{}} }, false, verdict.Unknown},
+		"a choice of its binding's":    {func(_, b object) { bound(b)["resourceRules"] = []any{object{}} }, false, verdict.Unknown},
+		"parameters":                   {func(_, b object) { At(b, "spec")["paramRef"] = object{} }, false, verdict.Unknown},
+		"conditions, and a way": {func(p, _ object) {
+			At(p, "spec")["matchConditions"] = []any{object{}}
+			At(p, "spec")["failurePolicy"] = "Ignore"
+		}, true, ""},
+		"no rule":                {func(p, _ object) { At(p, "spec")["validations"] = []any{object{"message": "another"}} }, false, verdict.Unknown},
+		"a binding of another's": {func(_, b object) { At(b, "spec")["policyName"] = "q" }, false, verdict.Unknown},
+		"another namespace":      {func(_, b object) { bound(b)["namespaceSelector"] = selector("NotIn", "boxes") }, false, verdict.Unknown},
+		"this namespace":         {func(_, b object) { bound(b)["namespaceSelector"] = selector("In", "boxes") }, false, verdict.Absent},
+		"a labelled namespace":   {func(p, _ object) { constraints(p)["namespaceSelector"] = object{"matchLabels": object{"x": "y"}} }, false, verdict.Unknown},
+		"an odd selector":        {func(_, b object) { bound(b)["namespaceSelector"] = selector("Like", "boxes") }, false, verdict.Unknown},
+	} {
+		policy, binding, c2 := sound()
+		c.change(policy, binding)
+		steps := WaysAround(t.Context(), c2.env(), doors, []string{"do that"})
+		require.Len(t, steps, 1, name)
+		assert.Equal(t, c.ok, steps[0].OK, "%s: %s", name, steps[0].Detail)
+		assert.Equal(t, c.want, steps[0].Class, "%s: %s", name, steps[0].Detail)
+	}
+}
+
+// Policies add up: where one of two stands, there is no way around both.
+func TestOnePolicyThatStandsIsEnough(t *testing.T) {
+	weak, binding, c := sound()
+	At(weak, "spec")["failurePolicy"] = "Ignore"
+	whole, other, _ := sound()
+	At(whole, "metadata")["name"], At(other, "spec")["policyName"] = "whole", "whole"
+	c[admissionAPI+"/validatingadmissionpolicies"] = listOf(weak, whole)
+	c[admissionAPI+"/validatingadmissionpolicybindings"] = listOf(binding, other)
+	assert.Equal(t, verdict.Absent, WaysAround(t.Context(), c.env(), doors, []string{"do that"})[0].Class)
+	At(whole, "spec")["matchConditions"] = []any{object{}}
+	assert.Equal(t, verdict.Unknown, WaysAround(t.Context(), c.env(), doors, []string{"do that"})[0].Class, "the other may stand")
+}
+
+func TestAPolicyThatMayNotBeReadIsNoEvidence(t *testing.T) {
+	_, _, whole := sound()
+	for path := range whole {
+		_, _, c := sound()
+		delete(c, path)
+		steps := WaysAround(t.Context(), c.env(), doors, []string{"do that"})
+		require.Len(t, steps, 1, path)
+		assert.Equal(t, verdict.Unknown, steps[0].Class, path)
+	}
+	assert.Equal(t, verdict.ToolMissing, WaysAround(t.Context(), &suite.APIEnv{}, doors, nil)[0].Class)
+}
+
+func TestTheControlFindsTheWayThatItAskedFor(t *testing.T) {
+	_, _, c := sound()
+	s := FindWayAround(t.Context(), c.env(), doors)[0]
+	assert.True(t, s.OK, s.Detail)
+	for name, answer := range map[string]suite.Answer{"refused": {Code: 403}, "another": {Code: 201, Object: object{}}} {
+		e := c.env()
+		e.Do = func(context.Context, suite.Identity, suite.Request) (suite.Answer, error) { return answer, nil }
+		assert.Equal(t, verdict.Unknown, FindWayAround(t.Context(), e, doors)[0].Class, name)
+	}
+	assert.Equal(t, verdict.ToolMissing, FindWayAround(t.Context(), &suite.APIEnv{}, doors)[0].Class)
+}
