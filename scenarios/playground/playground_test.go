@@ -190,7 +190,7 @@ func TestInterfacesBesidesTheLoopbackAreANetwork(t *testing.T) {
 
 func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, quota: 5}
-	step := crowd(t.Context(), env(s), "x", manyPods)
+	step := crowd(t.Context(), env(s), scopes[0], manyPods)
 	assert.False(t, step.OK)
 	assert.Equal(t, verdict.ResourceLimit, step.Class, step.Detail)
 	assert.Len(t, s.deleted, 5)
@@ -198,7 +198,7 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 	assert.Equal(t, "true", admission.Child(spec, "nodeSelector")["stockade.dev/nowhere"], "it must cost nothing")
 
 	s = &server{answer: suite.Answer{Code: 201}}
-	assert.True(t, crowd(t.Context(), env(s), "x", manyPods).OK, "without a quota all are taken")
+	assert.True(t, crowd(t.Context(), env(s), scopes[0], manyPods).OK, "without a quota all are taken")
 	assert.Len(t, s.deleted, manyPods)
 	for name, c := range map[string]struct {
 		answer suite.Answer
@@ -208,8 +208,60 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 		"another refusal":   {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, verdict.Unknown},
 		"a lost connection": {suite.Answer{}, errors.New("reset"), verdict.TransportError},
 	} {
-		step := crowd(t.Context(), env(&server{answer: c.answer, err: c.err}), "x", 1)
+		step := crowd(t.Context(), env(&server{answer: c.answer, err: c.err}), scopes[0], 1)
 		assert.Equal(t, c.want, step.Class, name)
+	}
+}
+
+// scoped has a quota for some kinds of Pods alone.
+type scoped struct {
+	*server
+	counts func(spec object) bool
+	n      int
+}
+
+func (s *scoped) Create(_ context.Context, o suite.Object, _ bool) (suite.Answer, error) {
+	s.created = append(s.created, o)
+	if !s.counts(admission.Child(o, "spec")) {
+		return suite.Answer{Code: 201}, nil
+	}
+	if s.n++; s.n > 5 {
+		return suite.Answer{Code: 403, Message: `pods "x" is forbidden: exceeded quota: runs, requested: pods=1, used: pods=5, limited: pods=5`}, nil
+	}
+	return suite.Answer{Code: 201}, nil
+}
+
+func TestAQuotaForSomeKindsOfPodsAloneIsNone(t *testing.T) {
+	idle := func(spec object) bool { return firstContainer(spec)["resources"] == nil }
+	for name, c := range map[string]struct {
+		counts func(spec object) bool
+		want   []bool // whether a crowd was not stopped
+	}{
+		"all Pods":                       {func(object) bool { return true }, []bool{false, false, false}},
+		"those that end by themselves":   {func(spec object) bool { return spec["activeDeadlineSeconds"] != nil }, []bool{true}},
+		"those that do not":              {func(spec object) bool { return spec["activeDeadlineSeconds"] == nil }, []bool{false, true}},
+		"those that ask for something":   {func(spec object) bool { return !idle(spec) }, []bool{false, false, true}},
+		"those that ask for no resource": {idle, []bool{true}},
+	} {
+		s := &scoped{server: &server{}, counts: c.counts}
+		e := env(s.server)
+		e.API = s
+		e.Pod = func() suite.Object {
+			p := compliant()
+			firstContainer(admission.Child(p, "spec"))["resources"] = object{"requests": object{"cpu": "50m"}}
+			return p
+		}
+		var got []bool
+		names := map[string]bool{}
+		for _, step := range crowds(t.Context(), e) {
+			got = append(got, step.OK)
+			assert.True(t, step.OK || step.Class == verdict.ResourceLimit, "%s: %s", name, step.Detail)
+		}
+		assert.Equal(t, c.want, got, name)
+		for _, o := range s.created {
+			names[fmt.Sprint(admission.Child(o, "metadata")["name"])] = true
+		}
+		assert.Len(t, names, len(s.created), "%s: one of a kind may still be there when the next begins", name)
 	}
 }
 
