@@ -202,12 +202,18 @@ var PolicyGroups = []string{"cilium.io", "networking.gke.io", "policy.networking
 func Others(ctx context.Context, env *suite.APIEnv, d Direction) []verdict.Step {
 	steps := make([]verdict.Step, 0, len(PolicyGroups))
 	for _, group := range PolicyGroups {
-		steps = append(steps, others(ctx, env, d, group))
+		steps = append(steps, others(ctx, env, group, func(p suite.Object) finding {
+			if saysNothing(p, d) {
+				return finding{}
+			}
+			return isUnread("rules for %s", d)
+		}))
 	}
 	return steps
 }
 
-func others(ctx context.Context, env *suite.APIEnv, d Direction, group string) verdict.Step {
+// others looks for the policies of one group, of which those of Cilium's are read.
+func others(ctx context.Context, env *suite.APIEnv, group string, cilium func(policy suite.Object) finding) verdict.Step {
 	step := verdict.Step{Name: "find a network policy of " + group}
 	root := "/apis/" + group
 	about, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: root})
@@ -219,6 +225,7 @@ func others(ctx context.Context, env *suite.APIEnv, d Direction, group string) v
 	if problem != nil {
 		return *problem
 	}
+	var f finding
 	for _, v := range versions {
 		of := fmt.Sprintf("%s/%v", root, v["version"])
 		kinds, problem := list(ctx, env, step.Name, of, "resources")
@@ -239,11 +246,17 @@ func others(ctx context.Context, env *suite.APIEnv, d Direction, group string) v
 				return *problem
 			}
 			for _, p := range found {
-				if group == "cilium.io" && saysNothing(p, d) {
-					continue
+				one := isUnread("rules of its own kind")
+				if group == "cilium.io" {
+					one = cilium(p)
 				}
-				step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%s %s is there, and what it allows is not read", resource, NameOf(p))
-				return step
+				if one.open != "" {
+					one.open = fmt.Sprintf("%s %s leads to %s", resource, NameOf(p), one.open)
+				}
+				if one.unread != "" {
+					one.unread = fmt.Sprintf("%s %s has %s", resource, NameOf(p), one.unread)
+				}
+				f = f.worse(one)
 			}
 		}
 	}
@@ -251,8 +264,7 @@ func others(ctx context.Context, env *suite.APIEnv, d Direction, group string) v
 		step.Class, step.Detail = verdict.Unknown, "the cluster serves no version of the group"
 		return step
 	}
-	step.Class, step.Detail = verdict.Absent, "there is none"
-	return step
+	return f.step(step.Name, "there is none that allows it")
 }
 
 // saysNothing tells whether one of Cilium's policies has no rule at all for a

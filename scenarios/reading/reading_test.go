@@ -35,6 +35,11 @@ func (c cluster) env() *suite.APIEnv {
 		}}
 }
 
+func (c cluster) and(path string, a suite.Answer) cluster {
+	c[path] = a
+	return c
+}
+
 func listOf(all ...object) suite.Answer {
 	items := []any{}
 	for _, o := range all {
@@ -109,7 +114,7 @@ func TestAPolicyOfAnotherKindIsNotHeld(t *testing.T) {
 		"is of no version":         {Code: 200, Object: object{"versions": []any{}}},
 		"has one that is not read": {Code: 200, Object: object{"versions": []any{object{"version": "v9"}}}},
 	} {
-		assert.Equal(t, verdict.Unknown, others(t.Context(), cluster{"/apis/cilium.io": group}.env(), Egress, "cilium.io").Class, "a group that %s", name)
+		assert.Equal(t, verdict.Unknown, Others(t.Context(), with(nil, cluster{}).and("/apis/cilium.io", group).env(), Egress)[0].Class, "a group that %s", name)
 	}
 }
 
