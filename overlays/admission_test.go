@@ -35,7 +35,8 @@ type door struct {
 	namespace             string
 	operations, resources []string
 	variables             []program
-	rules                 []program
+	rules, conditions     []program
+	user                  string
 	// stored is what was created in earnest, to be changed.
 	stored suite.Object
 }
@@ -50,7 +51,7 @@ func newDoor(t *testing.T, namespace string, objects []unstructured.Unstructured
 	t.Helper()
 	policy := only(t, objects, "ValidatingAdmissionPolicy")
 	d := &door{t: t, policy: policy, binding: only(t, objects, "ValidatingAdmissionPolicyBinding"), namespace: namespace}
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("variables", cel.DynType))
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("variables", cel.DynType), cel.Variable("request", cel.DynType))
 	require.NoError(t, err)
 	compile := func(field, name string) (out []program) {
 		list, _, err := unstructured.NestedSlice(policy.Object, "spec", field)
@@ -66,7 +67,7 @@ func newDoor(t *testing.T, namespace string, objects []unstructured.Unstructured
 		}
 		return out
 	}
-	d.variables, d.rules = compile("variables", "name"), compile("validations", "message")
+	d.variables, d.rules, d.conditions = compile("variables", "name"), compile("validations", "message"), compile("matchConditions", "name")
 	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
 	require.NoError(t, err)
 	require.Len(t, rules, 1, "operations and resources would be of different rules")
@@ -87,6 +88,13 @@ func (d *door) admit(resource string, pod map[string]any, code int) suite.Answer
 	if !slices.Contains(d.resources, resource) || !slices.Contains(d.operations, operation) {
 		return suite.Answer{Code: code}
 	}
+	for _, c := range d.conditions {
+		got, _, err := c.Eval(map[string]any{"object": pod, "request": map[string]any{"userInfo": map[string]any{"username": d.user}}})
+		require.NoError(d.t, err, c.name)
+		if got != types.True {
+			return suite.Answer{Code: code}
+		}
+	}
 	variables := map[string]any{}
 	for _, v := range d.variables {
 		got, _, err := v.Eval(map[string]any{"object": pod, "variables": variables})
@@ -104,6 +112,7 @@ func (d *door) admit(resource string, pod map[string]any, code int) suite.Answer
 }
 
 func (d *door) Create(_ context.Context, o suite.Object, dryRun bool) (suite.Answer, error) {
+	d.user = "kubernetes-admin"
 	if o["kind"] == "Pod" {
 		require.True(d.t, dryRun, "no Pod may be stored")
 		return d.admit("pods", o, http.StatusCreated), nil
@@ -152,11 +161,18 @@ func (d *door) read(path string) suite.Answer {
 func (d *door) environment(compliant func() suite.Object) *suite.APIEnv {
 	return &suite.APIEnv{
 		Nonce: strings.Repeat("a", 32), API: d, Pod: compliant, Sandbox: compliant, Namespace: d.namespace, Live: "live",
-		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
-			switch r.Verb {
-			case http.MethodGet:
+		Account: ExecutionAccount,
+		Do: func(_ context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
+			d.user = "kubernetes-admin"
+			if as == suite.Service {
+				d.user = "system:serviceaccount:" + strings.ReplaceAll(ExecutionAccount, "/", ":")
+			}
+			switch {
+			case r.Verb == http.MethodGet:
 				return d.read(r.Path), nil
-			case http.MethodPost: // of a policy, to see what becomes of it
+			case r.Verb == http.MethodPost && strings.HasSuffix(r.Path, "/pods"):
+				return d.admit("pods", r.Body, http.StatusCreated), nil
+			case r.Verb == http.MethodPost: // of a policy, to see what becomes of it
 				return suite.Answer{Code: http.StatusCreated, Object: r.Body}, nil
 			}
 			require.Equal(d.t, http.MethodPatch, r.Verb)
@@ -238,8 +254,8 @@ func weakened(t *testing.T, base string, try func(t *testing.T, m Mutant, d *doo
 // everyRule are the scenarios that ask for every rule of the reference's policy.
 var everyRule = []string{"admission.reject-update", "admission.ways-around"}
 
-// ways is the scenario that does so of the playground's.
-const ways = "playground.ways-around"
+// beyond are the scenarios that do so of the playground's.
+var beyond = []string{"playground.ways-around", "playground.forbidden-pods"}
 
 func TestThePolicyOfTheReferenceHoldsEveryAttackOnIt(t *testing.T) {
 	d := newDoor(t, ReferenceNamespace, rendered(t, System))
@@ -348,11 +364,19 @@ func TestThePolicyOfThePlaygroundHoldsEveryAttackOnIt(t *testing.T) {
 	compliant := compliantPod(t)
 	assert.Equal(t, http.StatusCreated, d.admit("pods", compliant(), http.StatusCreated).Code)
 	require.Len(t, doorScenarios("playground"), len(d.rules))
-	around, ok := all.Registry.Get(ways)
-	require.True(t, ok)
-	for _, s := range append(doorScenarios("playground"), around) {
+	for _, s := range doorScenarios("playground") {
 		r := d.judge(s, compliant)
 		assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", s.ID, r.Reason(), r.Detail())
+	}
+	around, ok := all.Registry.Get(beyond[0])
+	require.True(t, ok)
+	r := d.judge(around, compliant)
+	assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", around.ID, r.Reason(), r.Detail())
+	// What Pod Security alone forbids is not the door's.
+	forbidden, ok := all.Registry.Get(beyond[1])
+	require.True(t, ok)
+	for _, step := range forbidden.Ask(t.Context(), d.environment(compliant)) {
+		assert.Equal(t, strings.HasPrefix(step.Name, "require-pod-security: "), step.OK, "%s: %s", step.Name, step.Detail)
 	}
 }
 
@@ -361,8 +385,10 @@ func TestEveryMutantOfThePolicyIsKilledAndKillsNothingElse(t *testing.T) {
 	compliant := compliantPod(t)
 	weakened(t, BasePlayground, func(t *testing.T, m Mutant, d *door) {
 		attacks := doorScenarios("playground")
-		if around, ok := all.Registry.Get(ways); ok && slices.Contains(m.Kills, ways) {
-			attacks = append(attacks, around)
+		for _, id := range beyond {
+			if s, ok := all.Registry.Get(id); ok && slices.Contains(m.Kills, id) {
+				attacks = append(attacks, s)
+			}
 		}
 		for _, s := range attacks {
 			want := verdict.Held

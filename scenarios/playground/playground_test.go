@@ -89,7 +89,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+17)
+	assert.Len(t, r.All(), len(rules)+18)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {
@@ -186,6 +186,33 @@ func TestInterfacesBesidesTheLoopbackAreANetwork(t *testing.T) {
 	assert.Contains(t, got.Detail, "eth0")
 	assert.Equal(t, verdict.Unknown, judgeInterfaces(nil, nil).Class, "nothing at all is no proof")
 	assert.Equal(t, verdict.Permission, judgeInterfaces(nil, syscall.EPERM).Class)
+}
+
+func TestTheServiceIsAskedAsItself(t *testing.T) {
+	s := &server{answer: suite.Answer{Code: 201}}
+	steps := forbiddenPods().Ask(t.Context(), env(s))
+	assert.Len(t, steps, len(rules)-1, "each but the one that no new Pod breaks")
+	for i, step := range steps {
+		assert.True(t, step.OK, step.Name)
+		assert.Equal(t, suite.Service, s.as[i])
+		assert.Equal(t, core("playground", "pods"), s.asked[i].Path)
+		assert.NotEqual(t, compliant()["spec"], s.asked[i].Body["spec"], step.Name)
+	}
+	for name, c := range map[string]struct {
+		answer suite.Answer
+		want   verdict.Class
+	}{
+		"no right":       {suite.Answer{Code: 403, Message: `pods is forbidden: User "x" cannot create resource "pods"`}, verdict.Unknown},
+		"a lost request": {suite.Answer{}, verdict.TransportError},
+	} {
+		for _, step := range forbiddenPods().Ask(t.Context(), env(&server{answer: c.answer})) {
+			assert.Equal(t, c.want, step.Class, "%s: %s", name, step.Name)
+		}
+	}
+	e := env(s)
+	assert.True(t, forbiddenPods().AskControl(t.Context(), e)[0].OK)
+	e.Account = ""
+	assert.Equal(t, verdict.ToolMissing, forbiddenPods().Ask(t.Context(), e)[0].Class)
 }
 
 func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
