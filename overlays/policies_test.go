@@ -43,6 +43,9 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 		case "CiliumNetworkPolicy":
 			path := "/apis/cilium.io/v2/namespaces/" + o.GetNamespace() + "/ciliumnetworkpolicies"
 			lists[path] = append(lists[path], o.Object)
+		case "FQDNNetworkPolicy":
+			path := "/apis/networking.gke.io/v1alpha1/namespaces/" + o.GetNamespace() + "/fqdnnetworkpolicies"
+			lists[path] = append(lists[path], o.Object)
 		case "PodTemplate":
 			pod, _, _ = unstructured.NestedMap(o.Object, "template")
 		case "SandboxTemplate":
@@ -66,6 +69,10 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 			switch r.Path {
 			case "/apis/cilium.io":
 				return suite.Answer{Code: 200, Object: suite.Object{"versions": []any{map[string]any{"version": "v2"}}}}, nil
+			case "/apis/networking.gke.io":
+				return suite.Answer{Code: 200, Object: suite.Object{"versions": []any{map[string]any{"version": "v1alpha1"}}}}, nil
+			case "/apis/networking.gke.io/v1alpha1":
+				return suite.Answer{Code: 200, Object: suite.Object{"resources": []any{map[string]any{"name": "fqdnnetworkpolicies", "namespaced": true}}}}, nil
 			case "/apis/cilium.io/v2":
 				return suite.Answer{Code: 200, Object: suite.Object{"resources": []any{map[string]any{"name": "ciliumnetworkpolicies", "namespaced": true}}}}, nil
 			case "/api/v1/namespaces/" + namespace + "/pods/live":
@@ -94,15 +101,21 @@ func TestTheNetworkPoliciesOfEveryDeploymentAreReadAndHold(t *testing.T) {
 		KodeGopherSharedDev: KodeGopherSharedNamespace, Playground: PlaygroundNamespace}
 	for overlay, ids := range read {
 		objects := rendered(t, overlay)
+		lists := [][]unstructured.Unstructured{nil}
 		if overlay == KodeGopherSharedDev {
-			list, err := AllowList(Cilium, AllowListArgs{Namespace: namespaces[overlay], Name: "kode-gopher-egress",
-				Labels: map[string]string{"app": "kode-gopher-sandbox"}, Hosts: []string{"*.googleapis.com", "proxy.golang.org"}})
-			require.NoError(t, err)
-			objects = append(objects, list...)
+			lists = nil
+			for _, dialect := range []Dialect{Cilium, GKE} {
+				list, err := AllowList(dialect, AllowListArgs{Namespace: namespaces[overlay], Name: "kode-gopher-egress",
+					Labels: map[string]string{"app": "kode-gopher-sandbox"}, Hosts: []string{"*.googleapis.com", "proxy.golang.org"}})
+				require.NoError(t, err)
+				lists = append(lists, list)
+			}
 		}
-		for _, id := range ids {
-			r := judged(t, id, stored(t, namespaces[overlay], objects))
-			assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
+		for _, list := range lists {
+			for _, id := range ids {
+				r := judged(t, id, stored(t, namespaces[overlay], slices.Concat(objects, list)))
+				assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
+			}
 		}
 	}
 }

@@ -197,12 +197,12 @@ var PolicyGroups = []string{"cilium.io", "networking.gke.io", "policy.networking
 
 // Others looks for network policies of the groups, in every version that the
 // cluster serves. One of them is nothing that this suite could read, but for those
-// of Cilium's that say nothing of the direction; a cluster without the group has
-// none.
+// of Cilium's, and of GKE's of host names, that say nothing of the direction; a
+// cluster without the group has none.
 func Others(ctx context.Context, env *suite.APIEnv, d Direction) []verdict.Step {
 	steps := make([]verdict.Step, 0, len(PolicyGroups))
 	for _, group := range PolicyGroups {
-		steps = append(steps, others(ctx, env, group, func(p suite.Object) finding {
+		steps = append(steps, others(ctx, env, group, func(_ string, p suite.Object) finding {
 			if saysNothing(p, d) {
 				return finding{}
 			}
@@ -212,8 +212,12 @@ func Others(ctx context.Context, env *suite.APIEnv, d Direction) []verdict.Step 
 	return steps
 }
 
-// others looks for the policies of one group, of which those of Cilium's are read.
-func others(ctx context.Context, env *suite.APIEnv, group string, cilium func(policy suite.Object) finding) verdict.Step {
+// hostNames is GKE's kind of policy for host names, which speaks of egress alone.
+const hostNames = "fqdnnetworkpolicies"
+
+// others looks for the policies of one group, of which Cilium's and GKE's of host
+// names are read.
+func others(ctx context.Context, env *suite.APIEnv, group string, read func(resource string, policy suite.Object) finding) verdict.Step {
 	step := verdict.Step{Name: "find a network policy of " + group}
 	root := "/apis/" + group
 	about, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: root})
@@ -247,8 +251,8 @@ func others(ctx context.Context, env *suite.APIEnv, group string, cilium func(po
 			}
 			for _, p := range found {
 				one := isUnread("rules of its own kind")
-				if group == "cilium.io" {
-					one = cilium(p)
+				if group == "cilium.io" || resource == hostNames {
+					one = read(resource, p)
 				}
 				if one.open != "" {
 					one.open = fmt.Sprintf("%s %s leads to %s", resource, NameOf(p), one.open)
@@ -267,8 +271,8 @@ func others(ctx context.Context, env *suite.APIEnv, group string, cilium func(po
 	return f.step(step.Name, "there is none that allows it")
 }
 
-// saysNothing tells whether one of Cilium's policies has no rule at all for a
-// direction. It has its rules in spec, in specs, or in both.
+// saysNothing tells whether a policy has no rule at all for a direction. Cilium's
+// have their rules in spec, in specs, or in both.
 func saysNothing(policy suite.Object, d Direction) bool {
 	specs := objects(policy, "specs")
 	if spec, ok := policy["spec"].(object); ok {

@@ -56,7 +56,12 @@ func NowhereElse(ctx context.Context, env *suite.APIEnv, allowed Outlets) []verd
 	}
 	steps := []verdict.Step{DefaultDeny(none, Egress, policies, labels), allowed.judge(more, policies, labels)}
 	for _, group := range PolicyGroups {
-		steps = append(steps, others(ctx, env, group, func(p suite.Object) finding { return allowed.cilium(p, labels) }))
+		steps = append(steps, others(ctx, env, group, func(resource string, p suite.Object) finding {
+			if resource == hostNames {
+				return allowed.hosts(p, labels)
+			}
+			return allowed.cilium(p, labels)
+		}))
 	}
 	return steps
 }
@@ -248,6 +253,24 @@ func parseRange(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	return p.Masked(), err
+}
+
+// hosts reads one of GKE's policies of host names.
+func (o Outlets) hosts(policy suite.Object, labels suite.Object) (f finding) {
+	rules := objects(At(policy, "spec"), string(Egress))
+	switch selects(policy, labels) {
+	case nobody:
+		return finding{}
+	case unread:
+		return isUnread("a selector that is not by labels")
+	case somebody:
+	}
+	for _, rule := range rules {
+		for _, m := range objects(rule, "matches") {
+			f = f.worse(o.name(object{"matchName": m["name"], "matchPattern": m["pattern"]}, portsOf(rule)))
+		}
+	}
+	return f
 }
 
 // cilium reads one of Cilium's policies.

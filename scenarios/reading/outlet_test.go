@@ -158,6 +158,31 @@ func TestAPolicyOfCiliumsThatLeadsElsewhereIsFound(t *testing.T) {
 	assert.Equal(t, finding{}, listed.cilium(named("p", object{"nodeSelector": object{}, "egress": []any{object{}}}), object{}), "the nodes' own")
 }
 
+func TestAPolicyOfHostNamesIsRead(t *testing.T) {
+	https := []any{port("TCP", float64(443))}
+	for name, c := range map[string]struct {
+		match object
+		ports []any
+		open  bool
+	}{
+		"a name":               {object{"name": "proxy.golang.org"}, https, false},
+		"a domain's names":     {object{"pattern": "*.googleapis.com"}, https, false},
+		"every name":           {object{"pattern": "*"}, https, true},
+		"a name at every port": {object{"name": "proxy.golang.org"}, nil, true},
+	} {
+		p := named("p", object{"podSelector": object{"matchLabels": object{"app": "box"}}, "egress": []any{object{"matches": []any{c.match}, "ports": c.ports}}})
+		f := listed.hosts(p, object{"app": "box"})
+		assert.Equal(t, c.open, f.open != "", "%s: %v", name, f)
+		assert.Empty(t, f.unread, name)
+		assert.Equal(t, finding{}, listed.hosts(p, object{"app": "other"}), name)
+		assert.Equal(t, finding{}, public.hosts(p, object{"app": "box"}), name)
+	}
+	chosen := named("p", object{"podSelector": object{"matchExpressions": []any{object{}}}})
+	assert.NotEmpty(t, listed.hosts(chosen, object{"app": "box"}).unread)
+	e := with(cluster{"/apis/networking.gke.io/v1alpha1/namespaces/boxes/" + hostNames: listOf(chosen)}, cluster{}).env()
+	assert.Equal(t, verdict.Absent, Others(t.Context(), e, Ingress)[1].Class, "it speaks of egress alone")
+}
+
 func TestWhereASandboxMaySendIsReadAsAWhole(t *testing.T) {
 	const cnps = "/apis/cilium.io/v2/namespaces/boxes/ciliumnetworkpolicies"
 	live := cluster{"/api/v1/namespaces/boxes/pods/live": {Code: 200, Object: object{"metadata": object{"labels": object{"app": "box"}}}}}
