@@ -24,7 +24,7 @@ import (
 var read = map[string][]string{
 	Reference:           {"sandbox.egress-policy", "sandbox.ingress-policy"},
 	KodeGopherDev:       {"kode-gopher.port-policy", "kode-gopher.private-policy"},
-	KodeGopherSharedDev: {"kode-gopher.port-policy", "kode-gopher.private-policy", "kode-gopher.egress-policy"},
+	KodeGopherSharedDev: {"kode-gopher.port-policy", "kode-gopher.private-policy", "kode-gopher.egress-policy", "kode-gopher.server-policy"},
 	Playground:          {"playground.egress-policy", "playground.ingress-policy"},
 }
 
@@ -46,6 +46,11 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 		case "FQDNNetworkPolicy":
 			path := "/apis/networking.gke.io/v1alpha1/namespaces/" + o.GetNamespace() + "/fqdnnetworkpolicies"
 			lists[path] = append(lists[path], o.Object)
+		case "Deployment":
+			path := "/api/v1/namespaces/" + o.GetNamespace() + "/pods"
+			of, _, err := unstructured.NestedMap(o.Object, "spec", "template")
+			require.NoError(t, err)
+			lists[path] = append(lists[path], of)
 		case "PodTemplate":
 			pod, _, _ = unstructured.NestedMap(o.Object, "template")
 		case "SandboxTemplate":

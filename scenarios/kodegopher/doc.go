@@ -30,7 +30,7 @@ import (
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	return slices.Concat(inside(), []suite.Scenario{portPolicy(), egressPolicy(), privatePolicy()}, sessions())
+	return slices.Concat(inside(), []suite.Scenario{portPolicy(), egressPolicy(), privatePolicy(), serverPolicy()}, sessions())
 }
 
 // inside are the attacks from inside of a sandbox, and on one from another Pod.

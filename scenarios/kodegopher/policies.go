@@ -16,7 +16,12 @@ import (
 // every one of them be dropped all the same.
 
 // servers are who may call a sandbox, in its own namespace.
-var servers = []reading.Peer{{Label: "app", Value: "kode-gopher-router"}, {Label: "app", Value: "kode-gopher"}}
+var servers = []reading.Outlet{labelled("kode-gopher-router"), labelled("kode-gopher")}
+
+// labelled are Pods of the target's own namespace.
+func labelled(app string, ports ...string) reading.Outlet {
+	return reading.Outlet{Peer: reading.Peer{Label: "app", Value: app}, Ports: ports}
+}
 
 // portPolicy accepts Absent alone. Of those who knock, two are of another
 // namespace, and a sibling may not send to private addresses; so none of them
@@ -46,7 +51,7 @@ var (
 	clusterDNS = reading.Outlet{Peer: reading.Peer{Namespace: "kube-system", Label: "k8s-app", Value: "kube-dns"}, Ports: []string{"53/UDP", "53/TCP"}}
 	caches     = map[string][]string{"169.254.20.10/32": {"53/UDP", "53/TCP"}}
 	// emulator gives a run its identity, on a shared server.
-	emulator = reading.Outlet{Peer: reading.Peer{Label: "app", Value: "kode-gopher-metadata"}, Ports: []string{"8080/TCP"}}
+	emulator = labelled("kode-gopher-metadata", "8080/TCP")
 )
 
 // egressPolicy accepts Absent alone.
@@ -88,5 +93,32 @@ func privatePolicy() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"kode-gopher-nat64-hole"},
+	}
+}
+
+// serverPolicy accepts Absent alone. Strangers and clients knock at the servers'
+// ports; a rule that lets a sandbox in to them is met by nobody, because the
+// sandbox's own policy stands before it.
+func serverPolicy() suite.Scenario {
+	return suite.Scenario{
+		ID:    "kode-gopher.server-policy",
+		Title: "Find a network policy that lets others in to the servers",
+		About: "Reads the network policies that select the Pods of the server, of the sandbox router and of the metadata server: each has to have one on what comes in, and all of them together may let in " +
+			"Pods of namespaces with the label for clients to the server, the server to the router and to the port where runs begin, and sandboxes to the port where they get tokens. " +
+			"Of other labels, and of policies of other kinds that speak of ingress, nothing is concluded. The control finds, by the same reading, a policy that lets somebody in.",
+		Claims: []string{"KG-16"}, Kind: suite.Guarantee, Severity: suite.High,
+		Techniques: []string{"T1562.007", "T1210"},
+		Refs:       []string{"https://kubernetes.io/docs/concepts/services-networking/network-policies/#behavior-of-to-and-from-selectors"},
+		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			return reading.CallersOnly(ctx, env, "app", map[string][]reading.Outlet{
+				"kode-gopher":          {{Peer: reading.Peer{Mark: "kode-gopher.stockade.dev/clients"}, Ports: []string{"8080/TCP"}}},
+				"kode-gopher-router":   {labelled("kode-gopher", "8080/TCP")},
+				"kode-gopher-metadata": {labelled("kode-gopher-sandbox", "8080/TCP"), labelled("kode-gopher", "8081/TCP")},
+			})
+		},
+		AskControl: reading.SomebodyLetIn,
+		Accept:     []verdict.Class{verdict.Absent},
+		Timeout:    30 * time.Second,
+		Mutants:    []string{"kode-gopher-shared-router-sandboxes"},
 	}
 }

@@ -113,18 +113,31 @@ func AllowsSomething(name string, d Direction, policies []suite.Object) verdict.
 type Peer struct {
 	// Namespace is empty for the policy's own.
 	Namespace string
-	// Label and Value are what all of them have.
+	// Label and Value are what all of them have. Without a label they are all Pods
+	// of the namespaces that have the label Mark with the value true.
 	Label, Value string
+	Mark         string
+}
+
+// is tells whether a peer of a policy is this one, or a part of it: more labels,
+// and expressions, only narrow it.
+func (p Peer) is(peer suite.Object) bool {
+	where := At(peer, "namespaceSelector", "matchLabels")
+	if p.Mark != "" {
+		return where[p.Mark] == "true"
+	}
+	here := p.Namespace == "" && peer["namespaceSelector"] == nil || p.Namespace != "" && where[namespaceLabel] == p.Namespace
+	return here && At(peer, "podSelector", "matchLabels")[p.Label] == p.Value
 }
 
 // namespaceLabel is what the API server itself gives to every namespace.
 const namespaceLabel = "kubernetes.io/metadata.name"
 
 // LetsInOnly looks for a policy that selects a Pod with the labels and lets in
-// more than the peers: everybody, addresses, every Pod of a namespace or of all,
-// the Pod's own like. Of a peer that is none of these, and none of the allowed,
+// more than the peers, each at its ports, where it has some: everybody, addresses,
+// every Pod of a namespace or of all, a sandbox with the labels given. Of a peer that is none of these, and none of the allowed,
 // nothing is concluded. It is a pure function.
-func LetsInOnly(name string, peers []Peer, policies []suite.Object, labels suite.Object) verdict.Step {
+func LetsInOnly(name string, peers []Outlet, policies []suite.Object, labels, sandbox suite.Object) verdict.Step {
 	unsure := ""
 	for _, p := range policies {
 		speaks, allowed := Ingress.rules(p)
@@ -145,7 +158,7 @@ func LetsInOnly(name string, peers []Peer, policies []suite.Object, labels suite
 				return verdict.Step{Name: name, OK: true, Detail: NameOf(p) + " lets everybody in"}
 			}
 			for _, peer := range from {
-				switch judgePeer(peer, peers, labels) {
+				switch judgePeer(peer, portsOf(rule), peers, sandbox) {
 				case nobody:
 				case somebody:
 					return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s lets in %v", NameOf(p), peer)}
@@ -161,17 +174,19 @@ func LetsInOnly(name string, peers []Peer, policies []suite.Object, labels suite
 	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
 }
 
-// judgePeer tells whether a peer lets in somebody who is none of the allowed.
-func judgePeer(peer suite.Object, allowed []Peer, own suite.Object) selection {
+// judgePeer tells whether a peer lets in somebody who is none of the allowed, or one
+// of them at other ports than its own.
+func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suite.Object) selection {
 	if peer["ipBlock"] != nil {
 		return somebody // whoever has the address
 	}
 	pods, where := At(peer, "podSelector"), At(peer, "namespaceSelector")
-	namespace, named := At(where, "matchLabels")[namespaceLabel].(string)
 	for _, a := range allowed {
-		here := a.Namespace == "" && peer["namespaceSelector"] == nil || a.Namespace != "" && named && namespace == a.Namespace
-		// More labels, and expressions, only narrow it.
-		if here && At(pods, "matchLabels")[a.Label] == a.Value {
+		switch {
+		case !a.is(peer):
+		case len(a.Ports) > 0 && within("", ports, a.Ports).open != "":
+			return somebody
+		default:
 			return nobody
 		}
 	}
@@ -179,8 +194,8 @@ func judgePeer(peer suite.Object, allowed []Peer, own suite.Object) selection {
 	case empty(pods), peer["namespaceSelector"] != nil && empty(where):
 		// Every Pod of a namespace, or whoever gives himself a label in one of his own.
 		return somebody
-	case peer["namespaceSelector"] == nil && match(pods, own) == somebody:
-		return somebody // another session's sandbox
+	case peer["namespaceSelector"] == nil && match(pods, sandbox) == somebody:
+		return somebody // a session's sandbox
 	}
 	return unread
 }

@@ -24,10 +24,10 @@ type Outlets struct {
 	Public bool
 }
 
-// Outlet is a place that a sandbox may call.
+// Outlet is a place that a sandbox may call, or who may call something.
 type Outlet struct {
 	Peer
-	Ports []string // "53/UDP"
+	Ports []string // "53/UDP"; of callers, none is every port
 }
 
 // The ports of a web server, for hosts that are allowed by name.
@@ -152,10 +152,8 @@ func (o Outlets) rule(rule suite.Object) (f finding) {
 // pods reads a peer that is some Pods.
 func (o Outlets) pods(peer suite.Object, ports []string) finding {
 	where, pods := At(peer, "namespaceSelector"), At(peer, "podSelector")
-	namespace, named := At(where, "matchLabels")[namespaceLabel].(string)
 	for _, a := range o.Pods {
-		here := a.Namespace == "" && peer["namespaceSelector"] == nil || a.Namespace != "" && named && namespace == a.Namespace
-		if here && At(pods, "matchLabels")[a.Label] == a.Value {
+		if a.is(peer) {
 			return within(fmt.Sprintf("%s=%s", a.Label, a.Value), ports, a.Ports)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	dns = Outlet{Peer{"kube-system", "k8s-app", "kube-dns"}, []string{"53/UDP", "53/TCP"}}
-	own = Outlet{Peer{"", "app", "metadata"}, []string{"8080/TCP"}}
+	dns = Outlet{Peer{Namespace: "kube-system", Label: "k8s-app", Value: "kube-dns"}, []string{"53/UDP", "53/TCP"}}
+	own = Outlet{Peer{Label: "app", Value: "metadata"}, []string{"8080/TCP"}}
 
 	listed = Outlets{Pods: []Outlet{dns, own}, Addresses: map[string][]string{"169.254.20.10/32": {"53/UDP"}}}
 	public = Outlets{Pods: listed.Pods, Addresses: listed.Addresses, Public: true}

@@ -123,7 +123,7 @@ func TestWhoElseIsLetInIsFound(t *testing.T) {
 	narrower := object{"namespaceSelector": object{"matchLabels": object{namespaceLabel: "system"}},
 		"podSelector": object{"matchLabels": object{"app": "router", "tier": "x"}, "matchExpressions": []any{object{}}}}
 	own := object{"podSelector": object{"matchLabels": object{"app": "server"}}}
-	peers := []Peer{{Namespace: "system", Label: "app", Value: "router"}, {Label: "app", Value: "server"}}
+	peers := []Outlet{{Peer: Peer{Namespace: "system", Label: "app", Value: "router"}}, {Peer: Peer{Label: "app", Value: "server"}}}
 	policy := func(selector object, from ...any) object {
 		return named("p", object{"podSelector": selector, "policyTypes": []any{"Ingress"}, "ingress": []any{object{"from": from}}})
 	}
@@ -169,6 +169,55 @@ func TestWhoElseIsLetInIsFound(t *testing.T) {
 	assert.True(t, SomebodyLetIn(t.Context(), e)[0].OK)
 	e = cluster{PoliciesOf("boxes"): listOf(named("p", object{"policyTypes": []any{"Ingress", "Egress"}}))}.env()
 	assert.Equal(t, verdict.Unknown, SomebodyLetIn(t.Context(), e)[0].Class)
+}
+
+func TestACallerIsLetInAtItsPortsAlone(t *testing.T) {
+	callers := map[string][]Outlet{
+		"server":   {{Peer{Mark: "clients"}, []string{"80/TCP"}}},
+		"metadata": {{Peer{Label: "app", Value: "box"}, []string{"80/TCP"}}, {Peer{Label: "app", Value: "server"}, []string{"81/TCP"}}},
+	}
+	to := func(app string, rules ...any) object {
+		return named(app, object{"podSelector": object{"matchLabels": object{"app": app}}, "policyTypes": []any{"Ingress"}, "ingress": rules})
+	}
+	from := func(peer object, number int) object {
+		return object{"from": []any{peer}, "ports": []any{port("TCP", float64(number))}}
+	}
+	of := func(app string) object { return object{"podSelector": object{"matchLabels": object{"app": app}}} }
+	clients := object{"namespaceSelector": object{"matchLabels": object{"clients": "true"}}}
+	live := suite.Answer{Code: 200, Object: object{"metadata": object{"labels": object{"app": "box"}}}}
+	server, metadata := to("server", from(clients, 80)), to("metadata", from(of("box"), 80), from(of("server"), 81))
+	pods := listOf(object{"metadata": object{"labels": object{"app": "server"}}}, object{"metadata": object{"labels": object{"app": "metadata"}}})
+	for name, c := range map[string]struct {
+		policies []object
+		ok       bool
+		want     verdict.Class
+	}{
+		"as it should be":                  {[]object{server, metadata}, false, verdict.Absent},
+		"no policy":                        {[]object{server}, true, ""},
+		"a sandbox where runs begin":       {[]object{server, metadata, to("metadata", from(of("box"), 81))}, true, ""},
+		"a sandbox at every port":          {[]object{server, metadata, to("metadata", object{"from": []any{of("box")}})}, true, ""},
+		"a sandbox in front of the server": {[]object{server, metadata, to("server", from(of("box"), 80))}, true, ""},
+		"somebody in front of the server":  {[]object{server, metadata, to("server", from(of("who"), 80))}, false, verdict.Unknown},
+		"the server, of any namespace":     {[]object{server, metadata, to("metadata", from(object{"namespaceSelector": object{}, "podSelector": object{"matchLabels": object{"app": "server"}}}, 81))}, true, ""},
+		"namespaces with another label":    {[]object{metadata, to("server", from(object{"namespaceSelector": object{"matchLabels": object{"clients": "false"}}}, 80))}, true, ""},
+	} {
+		steps := CallersOnly(t.Context(), with(nil, cluster{PoliciesOf("boxes"): listOf(c.policies...), "/api/v1/namespaces/boxes/pods": pods, "/api/v1/namespaces/boxes/pods/live": live}).env(), "app", callers)
+		require.Len(t, steps, 4+len(PolicyGroups), name)
+		got := verdict.Absent
+		ok := false
+		for _, s := range steps {
+			ok = ok || s.OK
+			if s.Class != verdict.Absent && got == verdict.Absent {
+				got = s.Class
+			}
+		}
+		assert.Equal(t, c.ok, ok, name)
+		assert.Equal(t, c.want, got, name)
+	}
+	lone := with(nil, cluster{PoliciesOf("boxes"): listOf(server), "/api/v1/namespaces/boxes/pods": listOf(), "/api/v1/namespaces/boxes/pods/live": live}).env()
+	assert.Equal(t, verdict.Unknown, CallersOnly(t.Context(), lone, "app", callers)[0].Class, "who is not there was not looked at")
+	assert.Equal(t, verdict.Unknown, CallersOnly(t.Context(), cluster{PoliciesOf("boxes"): listOf()}.env(), "app", callers)[0].Class)
+	assert.Equal(t, verdict.ToolMissing, CallersOnly(t.Context(), &suite.APIEnv{}, "app", callers)[0].Class)
 }
 
 var doors = []Door{{"group", "things", "CREATE"}, {"group", "things", "UPDATE"}, {"group", "things/part", "UPDATE"}}

@@ -41,7 +41,7 @@ func egressPolicy() suite.Scenario {
 }
 
 // router is whom the text calls the Sandbox Router.
-var router = []reading.Peer{{Namespace: "agent-sandbox-system", Label: "app", Value: "sandbox-router"}}
+var router = []reading.Outlet{{Peer: reading.Peer{Namespace: "agent-sandbox-system", Label: "app", Value: "sandbox-router"}}}
 
 // ingressPolicy accepts Absent alone. Of the strangers that knock, one is of
 // another namespace, and the other may send nothing itself; a Pod of the sandboxes'
