@@ -45,6 +45,6 @@ func waysAround() suite.Scenario {
 		},
 		Accept:  []verdict.Class{verdict.Absent},
 		Timeout: 30 * time.Second,
-		Mutants: []string{"admission-fail-open", "admission-exact-version", "admission-label-exempt"},
+		Mutants: []string{"admission-fail-open", "admission-exact-version", "admission-label-exempt", "admission-create-only"},
 	}
 }

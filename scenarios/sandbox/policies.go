@@ -36,7 +36,7 @@ func egressPolicy() suite.Scenario {
 		AskControl: reading.SomebodyLetIn,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"egress-one-address"},
+		Mutants:    []string{"egress-one-address", "network-unmanaged"},
 	}
 }
 
@@ -62,6 +62,6 @@ func ingressPolicy() suite.Scenario {
 		AskControl: reading.SomebodyLetIn,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"ingress-own-namespace"},
+		Mutants:    []string{"ingress-own-namespace", "network-unmanaged"},
 	}
 }
