@@ -95,9 +95,6 @@ func (s *server) furnish(ctx context.Context, f *Field) error {
 	f.Gateway, f.Callers = s.service, s.callers()
 	f.Open, f.Send, f.Held, f.Settle = s.open, s.send, s.held, s.settle
 	f.Token = func(caller string) string { return s.tokens[caller] }
-	if f.Do == nil {
-		f.Do = s.do
-	}
 	s.before = map[string]bool{}
 	for _, u := range s.users() {
 		held, err := s.held(ctx, u)
@@ -109,15 +106,6 @@ func (s *server) furnish(ctx context.Context, f *Field) error {
 		}
 	}
 	return nil
-}
-
-// do asks as the administrator; there is no other identity here. Whatever is
-// not a GET is a dry run.
-func (s *server) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
-	if as != suite.Administrator {
-		return suite.Answer{}, fmt.Errorf("asking the API server: the target has no identity %s", as)
-	}
-	return ask(ctx, s.k.o.Client.Clientset.CoreV1().RESTClient(), q)
 }
 
 // open begins a session with one of the server's processes.

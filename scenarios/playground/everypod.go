@@ -10,6 +10,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // everyPod accepts Absent alone. Admission looks at a Pod when it comes in: one
@@ -40,11 +41,11 @@ func everyPod() suite.Scenario {
 
 func readRuntimes(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	name := "find a Pod of another runtime in namespace " + namespace
-	classes, step := items(ctx, env, name, "/apis/node.k8s.io/v1/runtimeclasses")
+	classes, step := reading.Items(ctx, env, name, "/apis/node.k8s.io/v1/runtimeclasses")
 	if step != nil {
 		return *step
 	}
-	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	pods, step := reading.Items(ctx, env, name, core(namespace, "pods"))
 	if step != nil {
 		return *step
 	}
@@ -58,7 +59,7 @@ var gVisors = map[string]bool{"runsc": true, "gvisor": true, "runsc-no-network":
 func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 	handlers := map[string]string{}
 	for _, c := range classes {
-		handlers[nameOf(c)], _ = c["handler"].(string)
+		handlers[reading.NameOf(c)], _ = c["handler"].(string)
 	}
 	var others []string
 	n := 0
@@ -67,9 +68,9 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 			continue
 		}
 		n++
-		class, _ := at(p, "spec")["runtimeClassName"].(string)
+		class, _ := reading.At(p, "spec")["runtimeClassName"].(string)
 		if !gVisors[handlers[class]] {
-			others = append(others, fmt.Sprintf("%s with runtime class %q", nameOf(p), class))
+			others = append(others, fmt.Sprintf("%s with runtime class %q", reading.NameOf(p), class))
 		}
 	}
 	switch {
@@ -84,6 +85,6 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 
 // ended tells whether nothing of a Pod runs or will run.
 func ended(pod object) bool {
-	phase := at(pod, "status")["phase"]
+	phase := reading.At(pod, "status")["phase"]
 	return phase == "Succeeded" || phase == "Failed"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // executionRights accepts HTTP403 where authorization refused a request: what an
@@ -66,7 +67,7 @@ func executionRights() suite.Scenario {
 // rights are asked for must be theirs.
 func readAccounts(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	name := "find a program of another account in namespace " + namespace
-	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	pods, step := reading.Items(ctx, env, name, core(namespace, "pods"))
 	if step != nil {
 		return *step
 	}
@@ -80,10 +81,10 @@ func judgeAccounts(name, namespace, account string, pods []object) verdict.Step 
 		if ended(p) {
 			continue
 		}
-		if as := fmt.Sprintf("%s/%v", namespace, at(p, "spec")["serviceAccountName"]); as != account {
-			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s runs as %s, and not as %s", nameOf(p), as, account)}
+		if as := fmt.Sprintf("%s/%v", namespace, reading.At(p, "spec")["serviceAccountName"]); as != account {
+			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s runs as %s, and not as %s", reading.NameOf(p), as, account)}
 		}
-		conditions, _ := at(p, "status")["conditions"].([]any)
+		conditions, _ := reading.At(p, "status")["conditions"].([]any)
 		for _, c := range conditions {
 			if c, _ := c.(object); c["type"] == "Ready" && c["status"] == "True" {
 				ready++
@@ -117,7 +118,7 @@ var publicPaths = []string{"/api", "/apis", "/healthz", "/livez", "/readyz", "/o
 // are left out, but for the one that is attacked.
 func namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step) {
 	all := append([]string{env.Namespace}, env.Components...)
-	list, step := items(ctx, env, "list the namespaces", "/api/v1/namespaces")
+	list, step := reading.Items(ctx, env, "list the namespaces", "/api/v1/namespaces")
 	if step != nil {
 		return nil, step
 	}
@@ -125,9 +126,9 @@ func namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step
 		return nil, &verdict.Step{Name: "list the namespaces", Class: verdict.Unknown, Detail: "there is none"}
 	}
 	for _, ns := range list {
-		labels := at(ns, "metadata", "labels")
-		if _, mutant := labels["stockade.dev/mutant"]; !mutant && !slices.Contains(all, nameOf(ns)) {
-			all = append(all, nameOf(ns))
+		labels := reading.At(ns, "metadata", "labels")
+		if _, mutant := labels["stockade.dev/mutant"]; !mutant && !slices.Contains(all, reading.NameOf(ns)) {
+			all = append(all, reading.NameOf(ns))
 		}
 	}
 	return all, nil
@@ -149,7 +150,7 @@ func readRights(ctx context.Context, env *suite.APIEnv, namespace string) verdic
 // whole, or that lacks what every account has, proves nothing.
 func judgeRights(name string, allowed []string, a suite.Answer, err error) verdict.Step {
 	step := verdict.Step{Name: name}
-	status := at(a.Object, "status")
+	status := reading.At(a.Object, "status")
 	rights, _ := status["resourceRules"].([]any)
 	paths, _ := status["nonResourceRules"].([]any)
 	incomplete, said := status["incomplete"].(bool)

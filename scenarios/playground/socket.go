@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/filesystem"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // runtimeSocket accepts Absent alone. It asks the API server and not the Pods:
@@ -50,7 +51,7 @@ func runtimeSocket() suite.Scenario {
 
 func readPods(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	name := "find a way to the node in namespace " + namespace
-	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	pods, step := reading.Items(ctx, env, name, core(namespace, "pods"))
 	if step != nil {
 		return *step
 	}
@@ -62,11 +63,11 @@ func judgePods(name string, pods []object) verdict.Step {
 	var found []string
 	running := 0
 	for _, pod := range pods {
-		if at(pod, "status")["phase"] == "Running" {
+		if reading.At(pod, "status")["phase"] == "Running" {
 			running++
 		}
-		for _, way := range waysToTheNode(at(pod, "spec")) {
-			found = append(found, nameOf(pod)+" has "+way)
+		for _, way := range waysToTheNode(reading.At(pod, "spec")) {
+			found = append(found, reading.NameOf(pod)+" has "+way)
 		}
 	}
 	switch {
@@ -87,7 +88,7 @@ func waysToTheNode(spec object) (found []string) {
 			switch {
 			case kind == "name" || !filesystem.MayBeTheNodes(kind):
 			case kind == "hostPath":
-				found = append(found, fmt.Sprint(at(v, kind)["path"]))
+				found = append(found, fmt.Sprint(reading.At(v, kind)["path"]))
 			default:
 				found = append(found, "a volume of the kind "+kind)
 			}
@@ -101,7 +102,7 @@ func waysToTheNode(spec object) (found []string) {
 	for _, kind := range []string{"initContainers", "containers", "ephemeralContainers"} {
 		list, _ := spec[kind].([]any)
 		for _, c := range list {
-			if c, _ := c.(object); at(c, "securityContext")["privileged"] == true {
+			if c, _ := c.(object); reading.At(c, "securityContext")["privileged"] == true {
 				found = append(found, fmt.Sprintf("the privileged container %v", c["name"]))
 			}
 		}
