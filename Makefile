@@ -2,14 +2,16 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+# Each part takes all cores by itself, and two at once more memory than there is.
+.NOTPARALLEL:
 
 # One set of flags for everything: another one would compile Kubernetes again.
 export CGO_ENABLED := 0
 
 # The packages that import Google's SDK. go vet would read all of that, which
-# takes a quarter of an hour and gigabytes.
-GOOGLE := $(shell go list ./... | grep -E '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
-REST := $(shell go list ./... | grep -vE '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
+# takes a quarter of an hour and gigabytes. Asked only by the targets that want them.
+GOOGLE = $(shell go list ./... | grep -E '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
+REST = $(shell go list ./... | grep -vE '^[^/]+/[^/]+/stockade(/stacks|/infra/gke|$$)')
 
 # Which systems are deployed: empty for the hardened Agent Sandbox alone, all, or
 # profiles with commas between them.
@@ -17,6 +19,12 @@ PROFILES ?=
 comma := ,
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# Nothing is vendored here. And git answers nothing in a checkout of somebody else's,
+# such as a container's mount, where the go command would stop.
+export GOFLAGS := $(filter-out -mod=%,$(GOFLAGS))
+ifeq ($(VERSION),devel)
+GOFLAGS += -buildvcs=false
+endif
 STOCKADE := bin/stockade
 FUZZTIME ?= 20000x
 FUZZ_DIRS ?= $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u)

@@ -67,6 +67,7 @@ type App struct {
 
 	quiet, verbose bool
 	started        bool
+	rep            *progress.Reporter
 }
 
 // Layer is one part of the place. Up and Down may be repeated, and cope
@@ -253,7 +254,7 @@ func incomplete(format string, args ...any) error {
 
 // Run executes the command line and returns the exit code.
 func (a *App) Run(ctx context.Context, args []string) int {
-	a.started = false
+	a.started, a.rep = false, nil
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -266,6 +267,10 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	case errors.As(err, &e):
 		code = e.code
 		err = e.cause
+		if err != nil && ctx.Err() != nil && code != verdict.ExitUsage {
+			// What was in the middle says what it missed, not why.
+			code = verdict.ExitInterrupted
+		}
 	case ctx.Err() != nil:
 		code = verdict.ExitInterrupted
 	case !a.started:
@@ -305,12 +310,16 @@ func full(err error) bool {
 	return strings.Contains(text, "no space left on device") || strings.Contains(text, "disk quota exceeded")
 }
 
-// progress returns the reporter for stderr; a silent one for --quiet.
+// progress returns the reporter for stderr; a silent one for --quiet. It is one for the
+// whole command, whose time it tells.
 func (a *App) progress() *progress.Reporter {
 	if a.quiet {
 		return nil
 	}
-	return progress.New(a.Stderr, report.Clean)
+	if a.rep == nil {
+		a.rep = progress.New(a.Stderr, report.Clean)
+	}
+	return a.rep
 }
 
 func (a *App) style() report.Style {

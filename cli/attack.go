@@ -33,6 +33,22 @@ func (o *output) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.waived, "waivers", "", "read waivers from this YAML `file`; they change the exit code, never a verdict")
 }
 
+// check refuses files that could not be written at the end.
+func (o *output) check() error {
+	if o.out != "" && o.out == o.junit {
+		return usage("--out and --junit name the same file, %s", o.out)
+	}
+	for flag, path := range map[string]string{"--out": o.out, "--junit": o.junit} {
+		if path == "" {
+			continue
+		}
+		if err := writable(path); err != nil {
+			return usage("%s: %w", flag, err)
+		}
+	}
+	return nil
+}
+
 func (a *App) runCmd() *cobra.Command {
 	var o output
 	var profile, target, file, stack string
@@ -75,6 +91,9 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 			}
 			if dry {
 				return a.writeScenarios(picked, o.json)
+			}
+			if err := o.check(); err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
@@ -211,6 +230,9 @@ time. A mutant that is named brings its own profile.`,
 			}
 			waivers, err := a.waivers(o, a.isScenario)
 			if err != nil {
+				return err
+			}
+			if err := o.check(); err != nil {
 				return err
 			}
 			ctx := cmd.Context()

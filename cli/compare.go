@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"encoding/json"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -44,13 +46,17 @@ sentences follow.`,
 
 // sides loads the reports to compare.
 func (a *App) sides(args []string) ([]*report.Report, error) {
+	profiles := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !slices.Contains(suite.ProfileIDs(), arg) })
+	if len(args) == 0 {
+		profiles = suite.ProfileIDs()
+	}
+	newest, err := a.newest(profiles)
+	if err != nil {
+		return nil, err
+	}
 	var out []*report.Report
 	if len(args) == 0 {
-		newest, err := a.newest()
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range suite.ProfileIDs() {
+		for _, id := range profiles {
 			if r, ok := newest[id]; ok {
 				out = append(out, r)
 			}
@@ -61,11 +67,7 @@ func (a *App) sides(args []string) ([]*report.Report, error) {
 		return out, nil
 	}
 	for _, arg := range args {
-		if _, ok := suite.ProfileByID(arg); ok {
-			newest, err := a.newest()
-			if err != nil {
-				return nil, err
-			}
+		if slices.Contains(profiles, arg) {
 			r, ok := newest[arg]
 			if !ok {
 				return nil, usage("there is no report of the profile %s: `stockade run --profile %s` makes one", arg, arg)
@@ -82,40 +84,67 @@ func (a *App) sides(args []string) ([]*report.Report, error) {
 	return out, nil
 }
 
-// newest loads the newest kept report of every profile: the newest that is
+// newest loads the newest kept report of each of these profiles: the newest that is
 // whole, or else the newest there is. Those of older versions that cannot be
 // read any more are passed over, as are proofs, and runs against another target
 // than the profile's own.
-func (a *App) newest() (map[string]*report.Report, error) {
+func (a *App) newest(profiles []string) (map[string]*report.Report, error) {
 	kept, err := a.kept()
 	if err != nil {
 		return nil, err
 	}
 	out, parts := map[string]*report.Report{}, map[string]*report.Report{}
-	for _, path := range kept { // oldest first
+	for _, path := range slices.Backward(kept) {
+		// All evidence is judged again when a report is loaded, and a home keeps all
+		// reports.
+		if id, ok := ofProfile(path); ok && (!slices.Contains(profiles, id) || out[id] != nil) {
+			continue
+		}
 		r, err := a.load(path)
 		if err != nil {
 			a.progress().Note("passing over %s: %v", path, err)
 			continue
 		}
-		p, known := suite.ProfileByID(r.Profile)
-		if !known || r.Target != p.Target || len(r.Mutants) > 0 {
-			continue
-		}
-		scenarios := p.Of(a.Registry.All())
-		if was := out[p.ID]; was == nil || whole(r, scenarios) || !whole(was, scenarios) {
+		p, _ := suite.ProfileByID(r.Profile)
+		switch {
+		case whole(r, p.Of(a.Registry.All())):
 			out[p.ID] = r
-			delete(parts, p.ID)
-		} else {
+		case parts[p.ID] == nil:
 			parts[p.ID] = r
 		}
 	}
-	// A later run of only a part of the profile may have come to another verdict.
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		if out[id] == nil {
+			out[id] = parts[id]
+			continue
+		}
+		// A later run of only a part of the profile may have come to another verdict.
 		a.progress().Note("%s is as the run %s found it; the later run %s, of a part of it, says %s: `stockade report %s`",
 			id, out[id].ID, parts[id].ID, parts[id].Summary.Text, parts[id].ID)
 	}
 	return out, nil
+}
+
+// ofProfile returns the profile that a kept report is an attack of, on its own
+// target: nothing for a proof or another target, and false where the file cannot be
+// read.
+func ofProfile(path string) (id string, ok bool) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", false
+	}
+	var head struct {
+		Profile string            `json:"profile"`
+		Target  string            `json:"target"`
+		Mutants []json.RawMessage `json:"mutants"`
+	}
+	if json.Unmarshal(raw, &head) != nil {
+		return "", false
+	}
+	if p, known := suite.ProfileByID(head.Profile); known && head.Target == p.Target && len(head.Mutants) == 0 {
+		return p.ID, true
+	}
+	return "", true
 }
 
 // whole tells whether a report has every scenario.

@@ -38,7 +38,7 @@ func TestTheNewestWholeReportStandsForItsProfile(t *testing.T) {
 		require.NoError(t, err)
 	}
 	found := func() string {
-		newest, err := a.newest()
+		newest, err := a.newest([]string{p.ID})
 		require.NoError(t, err)
 		if r := newest[p.ID]; r != nil {
 			return r.ID
@@ -55,9 +55,12 @@ func TestTheNewestWholeReportStandsForItsProfile(t *testing.T) {
 	assert.Contains(t, errs.String(), "playground is as the run whole found it; the later run later-part, of a part of it, says 0 held of 1, 1 not run",
 		"what was found since is not kept from who compares")
 	keep("later-whole", p.Target, 4*time.Hour, scenarios)
+	// A home keeps hundreds of reports, and to judge one again takes a tenth of a second.
+	require.NoError(t, os.WriteFile(filepath.Join(a.reportsDir(), "20260101T000000Z-older.json"),
+		[]byte(`{"profile": "playground", "target": "playground"}`), 0o600))
 	errs.Reset()
 	assert.Equal(t, "later-whole", found())
-	assert.NotContains(t, errs.String(), "later run")
+	assert.Empty(t, errs.String(), "what is older than a whole one is not read")
 	require.NoError(t, os.WriteFile(filepath.Join(a.reportsDir(), "20270101T000000Z-odd.json"), []byte("{"), 0o600))
 	assert.Equal(t, "later-whole", found())
 	assert.Contains(t, errs.String(), "passing over")

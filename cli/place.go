@@ -26,9 +26,9 @@ func (a *App) doctorCmd() *cobra.Command {
 memory and disk space. What is marked "fail" has to be mended before
 ` + "`stockade up`" + ` can work; "warn" is a limit that is adapted to.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			checks, err := a.Host.Doctor(cmd.Context())
+			checks, err := a.look(cmd.Context())
 			if err != nil {
-				return fmt.Errorf("looking at the machine: %w", err)
+				return err
 			}
 			if asJSON {
 				err = writeJSON(a.Stdout, checks)
@@ -72,13 +72,22 @@ func missing(checks []Check) (out []string) {
 	return out
 }
 
-// essentials refuses a machine on which nothing can work.
-func (a *App) essentials(ctx context.Context) error {
+// look says so first: to tell what is built, the sources of all programs are listed.
+func (a *App) look(ctx context.Context) ([]Check, error) {
 	done := a.progress().Step("looking at the machine and at what is built")
 	checks, err := a.Host.Doctor(ctx)
 	done("", err)
 	if err != nil {
-		return fmt.Errorf("looking at the machine: %w", err)
+		return nil, fmt.Errorf("looking at the machine: %w", err)
+	}
+	return checks, nil
+}
+
+// essentials refuses a machine on which nothing can work.
+func (a *App) essentials(ctx context.Context) error {
+	checks, err := a.look(ctx)
+	if err != nil {
+		return err
 	}
 	if m := missing(checks); m != nil {
 		return incomplete("this machine lacks what is needed; `stockade doctor` shows all of it:\n%s", strings.Join(m, "\n"))
@@ -125,7 +134,10 @@ checkout, and say how much that freed. Nothing does so by itself: another checko
 the same STOCKADE_HOME may still use them, and would have to build them again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.locked(func() error {
-				freed, err := a.Prune(cmd.Context(), a.progress())
+				rep := a.progress()
+				done := rep.Step("removing what earlier sources have built")
+				freed, err := a.Prune(cmd.Context(), rep)
+				done("", err)
 				if err != nil {
 					return fmt.Errorf("removing old images: %w", err)
 				}
@@ -290,6 +302,8 @@ func (a *App) status(ctx context.Context, inside, asJSON bool) error {
 	}
 	var rows []row
 	all := true
+	// Who does not answer is waited for, half a minute each.
+	done := a.progress().Step("looking at what stands")
 	for _, l := range a.allLayers() {
 		s := State{Detail: "down, for there is no seal"}
 		if inside || !l.Sealed() {
@@ -302,6 +316,7 @@ func (a *App) status(ctx context.Context, inside, asJSON bool) error {
 		s.Detail = report.Clean(s.Detail)
 		rows = append(rows, row{l.Name(), s})
 	}
+	done("", nil)
 	if asJSON {
 		if err := writeJSON(a.Stdout, rows); err != nil {
 			return err

@@ -47,6 +47,9 @@ a plan says is what was asked of the cloud, not what the cloud did.`,
 			if err != nil {
 				return err
 			}
+			if err := o.check(); err != nil {
+				return err
+			}
 			var g plan.Graph
 			if stack != "" {
 				g, err = a.preview(cmd.Context(), stack)

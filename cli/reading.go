@@ -262,6 +262,9 @@ something was breached before.`,
 			return a.keptNames(), cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
 			r, err := a.load(strings.Join(args, ""))
 			if err != nil {
 				return err
@@ -301,7 +304,9 @@ func (a *App) diffCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "diff BEFORE AFTER", Short: "Tell which verdicts changed between two reports", Args: cobra.ExactArgs(2),
-		Long: "Tell which verdicts changed. A scenario that is missing in the second report is worse.\nThe exit code is 1 when anything is worse, else 0.",
+		Long: `Tell which verdicts changed, and of two proofs also which scenarios see their mutants.
+A scenario that is missing in the second report is worse. The exit code is 1 when
+anything is worse, else 0.`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.keptNames(), cobra.ShellCompDirectiveDefault
 		},
@@ -313,6 +318,9 @@ func (a *App) diffCmd() *cobra.Command {
 			after, err := a.load(args[1])
 			if err != nil {
 				return err
+			}
+			if before.Profile != after.Profile || before.Target != after.Target {
+				a.progress().Note("these are of two deployments: %s (profile %s), then %s (profile %s)", before.Target, before.Profile, after.Target, after.Profile)
 			}
 			changes := report.Diff(before, after)
 			if asJSON {

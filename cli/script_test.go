@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/assert"
@@ -80,6 +81,29 @@ func TestColourNeedsATerminalAndNoVeto(t *testing.T) {
 		assert.Zero(t, app.Run(t.Context(), []string{"run"}), err.String())
 		assert.Equal(t, c.want, bytes.Contains(out.Bytes(), []byte("\x1b[")))
 	}
+}
+
+func TestWhatAnInterruptLeftUndoneIsToldAsAnInterrupt(t *testing.T) {
+	env := map[string]string{"STOCKADE_HOME": t.TempDir(), "FAKE_DOWN": "cluster"}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, want := range []int{4, 130} {
+		var out, err bytes.Buffer
+		app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
+		assert.Equal(t, want, app.Run(ctx, []string{"down"}))
+		assert.Contains(t, err.String(), "`stockade down` tries again")
+		cancel()
+	}
+}
+
+func TestTheTimeToldIsThatOfTheWholeCommand(t *testing.T) {
+	env := map[string]string{"STOCKADE_HOME": t.TempDir(), "FAKE_INSIDE": "1"}
+	var out, err bytes.Buffer
+	app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
+	app.Runner = nested{app.Runner, func() { time.Sleep(200 * time.Millisecond) }}
+	assert.Zero(t, app.Run(t.Context(), []string{"run"}))
+	assert.Contains(t, err.String(), "s · report kept")
+	assert.NotRegexp(t, ` 0\.[01]s · report kept`, err.String())
 }
 
 func TestTwoAtOnceAreRefused(t *testing.T) {

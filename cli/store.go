@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/infra/atomicfile"
@@ -23,7 +26,7 @@ func (a *App) reportsDir() string { return filepath.Join(a.runDir(), "reports") 
 func (a *App) save(r *report.Report) (string, error) {
 	path := filepath.Join(a.reportsDir(), fmt.Sprintf("%s-%s.json", r.Started.UTC().Format(reportTime), filepath.Base(r.ID)))
 	if err := os.MkdirAll(a.reportsDir(), 0o700); err != nil {
-		return "", fmt.Errorf("keeping the report: %w", err)
+		return "", fmt.Errorf("keeping the report (STOCKADE_HOME says where): %w", err)
 	}
 	return path, writeFile(path, r.JSON)
 }
@@ -87,10 +90,61 @@ func (a *App) kept() ([]string, error) {
 }
 
 // writeFile writes a file as a whole or not at all: half a report could pass
-// for a shorter one.
+// for a shorter one. What is there and no ordinary file (a pipe, /dev/stdout) is
+// written to and stays: whoever runs this is root, and putting a file in the place of
+// /dev/null breaks the machine.
 func writeFile(path string, write func(io.Writer) error) error {
-	if err := atomicfile.WriteFunc(path, 0o644, write); err != nil {
+	if err := put(path, write); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+func put(path string, write func(io.Writer) error) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return atomicfile.WriteFunc(path, 0o644&^umask(), write)
+	case info.Mode().IsRegular():
+		// A link goes on leading to the file.
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return err
+		}
+		return atomicfile.WriteFunc(path, info.Mode().Perm(), write)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// umask is what this process keeps from others in the files that it makes. Asking
+// means setting it, for a moment to one that gives nothing away.
+func umask() fs.FileMode {
+	mask := unix.Umask(0o077)
+	unix.Umask(mask)
+	return fs.FileMode(mask) //nolint:gosec // nine bits
+}
+
+// writable tells whether [writeFile] will be able to, before an attack that takes
+// minutes.
+func writable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		dir := filepath.Dir(path)
+		if _, err := os.Stat(dir); err != nil {
+			return fmt.Errorf("%s: there is no folder %s: make it first", path, dir)
+		}
+		err = unix.Access(dir, unix.W_OK|unix.X_OK)
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder", path)
+	case err == nil:
+		err = unix.Access(path, unix.W_OK)
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", path, err)
 	}
 	return nil
 }

@@ -53,6 +53,13 @@ func Main(args []string) int {
 		app.complain(err)
 		return verdict.ExitUsage
 	}
+	// The gate and Pulumi's plugin are this program again, in other folders: a home that
+	// was named by a relative path would be another one there.
+	err = errors.Join(os.Setenv(home.Env, folder), os.Setenv("PATH", systemPath(os.Getenv("PATH"))))
+	if err != nil {
+		app.complain(err)
+		return verdict.ExitInternal
+	}
 	m := machine{home: folder}
 	app.Home = folder
 	app.Seal, app.Host, app.Runner, app.Exec, app.Place, app.ServeGate = m, m, m, m.exec, m.place, m.serveGate
@@ -62,6 +69,19 @@ func Main(args []string) int {
 	}
 	app.Images, app.Layers = imageLayer{m}, m.layers()
 	return app.Run(ctx, args)
+}
+
+// systemPath adds the folders of system programs where they are missing, as after
+// Debian's su: dockerd, iptables and debootstrap would look as if they were not
+// installed.
+func systemPath(path string) string {
+	dirs := filepath.SplitList(path)
+	for _, dir := range []string{"/usr/local/sbin", "/usr/sbin", "/sbin"} {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return strings.Join(dirs, ":")
 }
 
 // interruptible returns a context that ends with the first Ctrl-C, which asks for an
@@ -181,7 +201,20 @@ func (m machine) Standing(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s, err := e.Status(ctx)
+	if err == nil {
+		err = mayEnter(s, os.Geteuid())
+	}
 	return s.Exists && s.Running, err
+}
+
+// mayEnter refuses whoever cannot tell a place that stands from one that does not: it
+// would look like none, and be brought up again and again. That is no exit code 3, by
+// which Pulumi's plugin is told that there is no cluster any more.
+func mayEnter(s engine.Status, uid int) error {
+	if s.Exists && uid != 0 {
+		return fmt.Errorf("the network namespace %s is there, and only root can look into it: run the command with sudo, as `stockade up`", s.Namespace)
+	}
+	return nil
 }
 
 // Enter implements [Seal]: it replaces this process.
@@ -201,16 +234,11 @@ func (m machine) exec(ctx context.Context, argv []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	path := []string{os.Getenv("PATH")}
-	images, ok, err := node.Cached(ctx, m.images(nil))
-	if err == nil && ok {
-		for _, tool := range []string{"kubectl", "ctr", "crictl"} {
-			if p := images.Tool(tool); p != "" {
-				path = append([]string{filepath.Dir(p)}, path...)
-			}
-		}
-	}
-	env := append(e.Env(), "KUBECONFIG="+m.kubeconfig(), "PATH="+strings.Join(path, ":"))
+	// Not Cached: after a change of any program of ours not all is built, and kubectl
+	// is there all the same. Outside of a checkout there are none, which the program's
+	// own absence says.
+	tools, _ := node.Tools(ctx, m.images(nil))
+	env := append(e.Env(), "KUBECONFIG="+m.kubeconfig(), "PATH="+toolPath(tools, os.Getenv("PATH")))
 	for _, kv := range env {
 		k, v, _ := strings.Cut(kv, "=")
 		if err := os.Setenv(k, v); err != nil {
@@ -222,6 +250,16 @@ func (m machine) exec(ctx context.Context, argv []string) (int, error) {
 		return 0, err
 	}
 	return 0, syscall.Exec(program, argv, os.Environ())
+}
+
+// toolPath is a PATH on which the programs for the cluster come first.
+func toolPath(tools map[string]string, path string) string {
+	for _, tool := range []string{"kubectl", "ctr", "crictl"} {
+		if p, ok := tools[tool]; ok {
+			path = filepath.Dir(p) + ":" + path
+		}
+	}
+	return path
 }
 
 func describeMutants() ([]Mutant, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/infra/node/engine"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -108,4 +109,32 @@ func TestAnOrdinaryEndIsNoInterrupt(t *testing.T) {
 	assert.False(t, signalled(ctx))
 	stop()
 	assert.False(t, signalled(ctx))
+}
+
+func TestTheProgramsForTheClusterComeFirst(t *testing.T) {
+	tools := map[string]string{"kubectl": "/h/bin/kubernetes-1/kubectl", "etcd": "/h/bin/etcd-1/etcd"}
+	assert.Equal(t, "/h/bin/kubernetes-1:/usr/bin", toolPath(tools, "/usr/bin"), "what is not built is not there")
+	assert.Equal(t, "/usr/bin", toolPath(nil, "/usr/bin"))
+}
+
+func TestWhoMayNotEnterIsNotToldThatThereIsNoCluster(t *testing.T) {
+	there := engine.Status{Namespace: "stockade", Exists: true}
+	assert.ErrorContains(t, mayEnter(there, 1000), "sudo")
+	assert.NoError(t, mayEnter(there, 0))
+	assert.NoError(t, mayEnter(engine.Status{}, 1000), "there is none")
+}
+
+func TestARelativeHomeIsTheSameForTheProgramsThatAreStarted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PATH", os.Getenv("PATH"))    // restored at the end
+	t.Setenv("STOCKADE_HOME", ".stockade") // within the project, where CI systems look for caches
+	require.Zero(t, Main([]string{"list", "reports"}))
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(here, ".stockade"), os.Getenv("STOCKADE_HOME"))
+}
+
+func TestSystemProgramsAreFoundAfterSu(t *testing.T) {
+	assert.Equal(t, "/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", systemPath("/usr/bin:/bin"))
+	assert.Equal(t, "/usr/sbin:/mine:/sbin:/usr/local/sbin", systemPath("/usr/sbin:/mine:/sbin"), "the user's order stays")
 }

@@ -31,9 +31,12 @@ import (
 // evaluates the policy's own expressions, in their order, as the real one does.
 type door struct {
 	t                     *testing.T
+	policy, binding       unstructured.Unstructured
+	namespace             string
 	operations, resources []string
 	variables             []program
-	rules                 []program
+	rules, conditions     []program
+	user                  string
 	// stored is what was created in earnest, to be changed.
 	stored suite.Object
 }
@@ -43,10 +46,12 @@ type program struct {
 	cel.Program
 }
 
-func newDoor(t *testing.T, policy unstructured.Unstructured) *door {
+// newDoor is the door of a namespace, by the policy among the objects.
+func newDoor(t *testing.T, namespace string, objects []unstructured.Unstructured) *door {
 	t.Helper()
-	d := &door{t: t}
-	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("variables", cel.DynType))
+	policy := only(t, objects, "ValidatingAdmissionPolicy")
+	d := &door{t: t, policy: policy, binding: only(t, objects, "ValidatingAdmissionPolicyBinding"), namespace: namespace}
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.Variable("variables", cel.DynType), cel.Variable("request", cel.DynType))
 	require.NoError(t, err)
 	compile := func(field, name string) (out []program) {
 		list, _, err := unstructured.NestedSlice(policy.Object, "spec", field)
@@ -62,7 +67,7 @@ func newDoor(t *testing.T, policy unstructured.Unstructured) *door {
 		}
 		return out
 	}
-	d.variables, d.rules = compile("variables", "name"), compile("validations", "message")
+	d.variables, d.rules, d.conditions = compile("variables", "name"), compile("validations", "message"), compile("matchConditions", "name")
 	rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
 	require.NoError(t, err)
 	require.Len(t, rules, 1, "operations and resources would be of different rules")
@@ -83,6 +88,13 @@ func (d *door) admit(resource string, pod map[string]any, code int) suite.Answer
 	if !slices.Contains(d.resources, resource) || !slices.Contains(d.operations, operation) {
 		return suite.Answer{Code: code}
 	}
+	for _, c := range d.conditions {
+		got, _, err := c.Eval(map[string]any{"object": pod, "request": map[string]any{"userInfo": map[string]any{"username": d.user}}})
+		require.NoError(d.t, err, c.name)
+		if got != types.True {
+			return suite.Answer{Code: code}
+		}
+	}
 	variables := map[string]any{}
 	for _, v := range d.variables {
 		got, _, err := v.Eval(map[string]any{"object": pod, "variables": variables})
@@ -100,6 +112,7 @@ func (d *door) admit(resource string, pod map[string]any, code int) suite.Answer
 }
 
 func (d *door) Create(_ context.Context, o suite.Object, dryRun bool) (suite.Answer, error) {
+	d.user = "kubernetes-admin"
 	if o["kind"] == "Pod" {
 		require.True(d.t, dryRun, "no Pod may be stored")
 		return d.admit("pods", o, http.StatusCreated), nil
@@ -127,12 +140,41 @@ func (d *door) Delete(context.Context, string, string, string) (suite.Answer, er
 	return suite.Answer{Code: http.StatusOK}, nil
 }
 
+// read answers with what it knows: its policy, where that is bound, and the
+// versions of the API that the pinned module's definitions serve.
+func (d *door) read(path string) suite.Answer {
+	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	o, known := map[string]suite.Object{
+		policies: {"items": []any{d.policy.Object}},
+		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings": {"items": []any{d.binding.Object}},
+		"/api/v1/namespaces/" + d.namespace:                                       {"metadata": map[string]any{"labels": map[string]any{"kubernetes.io/metadata.name": d.namespace}}},
+		"/apis/agents.x-k8s.io":                                                   {"versions": []any{map[string]any{"version": "v1beta1"}, map[string]any{"version": "v1alpha1"}}},
+	}[path]
+	if !known {
+		return suite.Answer{Code: http.StatusForbidden}
+	}
+	return suite.Answer{Code: http.StatusOK, Object: o}
+}
+
 // environment is that of a run whose own Sandbox, or whose live Pod, is a
 // compliant one.
 func (d *door) environment(compliant func() suite.Object) *suite.APIEnv {
 	return &suite.APIEnv{
-		Nonce: strings.Repeat("a", 32), API: d, Pod: compliant, Sandbox: compliant, Namespace: "playground", Live: "live",
-		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
+		Nonce: strings.Repeat("a", 32), API: d, Pod: compliant, Sandbox: compliant, Namespace: d.namespace, Live: "live",
+		Account: ExecutionAccount,
+		Do: func(_ context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
+			d.user = "kubernetes-admin"
+			if as == suite.Service {
+				d.user = "system:serviceaccount:" + strings.ReplaceAll(ExecutionAccount, "/", ":")
+			}
+			switch {
+			case r.Verb == http.MethodGet:
+				return d.read(r.Path), nil
+			case r.Verb == http.MethodPost && strings.HasSuffix(r.Path, "/pods"):
+				return d.admit("pods", r.Body, http.StatusCreated), nil
+			case r.Verb == http.MethodPost: // of a policy, to see what becomes of it
+				return suite.Answer{Code: http.StatusCreated, Object: r.Body}, nil
+			}
 			require.Equal(d.t, http.MethodPatch, r.Verb)
 			_, sub, found := strings.Cut(r.Path, "/pods/live")
 			require.True(d.t, found, r.Path)
@@ -204,19 +246,26 @@ func weakened(t *testing.T, base string, try func(t *testing.T, m Mutant, d *doo
 		t.Run(m.ID, func(t *testing.T) {
 			objects, err := m.Render(module(t))
 			require.NoError(t, err)
-			try(t, m, newDoor(t, only(t, objects, "ValidatingAdmissionPolicy")))
+			try(t, m, newDoor(t, m.Namespace(), objects))
 		})
 	}
 }
 
-const changed = "admission.reject-update" // asks for every rule
+// everyRule are the scenarios that ask for every rule of the reference's policy.
+var everyRule = []string{"admission.reject-update", "admission.ways-around"}
+
+// beyond are the scenarios that do so of the playground's.
+var beyond = []string{"playground.ways-around", "playground.forbidden-pods"}
 
 func TestThePolicyOfTheReferenceHoldsEveryAttackOnIt(t *testing.T) {
-	d := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	d := newDoor(t, ReferenceNamespace, rendered(t, System))
 	compliant := compliantSandbox(t)
-	update, ok := all.Registry.Get(changed)
-	require.True(t, ok)
-	attacks := append(doorScenarios("admission"), update)
+	attacks := doorScenarios("admission")
+	for _, id := range everyRule {
+		s, ok := all.Registry.Get(id)
+		require.True(t, ok, id)
+		attacks = append(attacks, s)
+	}
 	assert.Greater(t, len(attacks), len(d.rules))
 	for _, s := range attacks {
 		r := d.judge(s, compliant)
@@ -232,8 +281,13 @@ func TestEveryMutantOfTheReferencesPolicyIsKilled(t *testing.T) {
 			r := d.judge(s, compliant)
 			assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
 		}
-		// What lies beside a rule makes many of them weaker.
+		// What lies beside a rule makes many of them weaker, or none.
 		if !strings.HasPrefix(m.Changes.Path, "spec.validations[") {
+			for _, id := range m.Holds {
+				s, _ := all.Registry.Get(id)
+				r := d.judge(s, compliant)
+				assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
+			}
 			return
 		}
 		for _, s := range doorScenarios("admission") {
@@ -284,7 +338,7 @@ func TestThePolicyOfTheReferenceLeavesOutNobodysNamespace(t *testing.T) {
 
 // The API server takes every quantity for a limit that is not negative.
 func TestALimitOfNothingIsNone(t *testing.T) {
-	d := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	d := newDoor(t, ReferenceNamespace, rendered(t, System))
 	compliant := compliantSandbox(t)
 	for limit, taken := range map[any]bool{
 		"500m": true, "1": true, "10": true, "0.5": true, ".5": true, "+1": true, "1e3": true, "512Mi": true, "100M": true, "0010": true, int64(2): true,
@@ -306,7 +360,7 @@ func TestALimitOfNothingIsNone(t *testing.T) {
 }
 
 func TestThePolicyOfThePlaygroundHoldsEveryAttackOnIt(t *testing.T) {
-	d := newDoor(t, only(t, rendered(t, Playground), "ValidatingAdmissionPolicy"))
+	d := newDoor(t, PlaygroundNamespace, rendered(t, Playground))
 	compliant := compliantPod(t)
 	assert.Equal(t, http.StatusCreated, d.admit("pods", compliant(), http.StatusCreated).Code)
 	require.Len(t, doorScenarios("playground"), len(d.rules))
@@ -314,13 +368,29 @@ func TestThePolicyOfThePlaygroundHoldsEveryAttackOnIt(t *testing.T) {
 		r := d.judge(s, compliant)
 		assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", s.ID, r.Reason(), r.Detail())
 	}
+	around, ok := all.Registry.Get(beyond[0])
+	require.True(t, ok)
+	r := d.judge(around, compliant)
+	assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", around.ID, r.Reason(), r.Detail())
+	// What Pod Security alone forbids is not the door's.
+	forbidden, ok := all.Registry.Get(beyond[1])
+	require.True(t, ok)
+	for _, step := range forbidden.Ask(t.Context(), d.environment(compliant)) {
+		assert.Equal(t, strings.HasPrefix(step.Name, "require-pod-security: "), step.OK, "%s: %s", step.Name, step.Detail)
+	}
 }
 
 // This is the kill matrix of these mutants, without a cluster.
 func TestEveryMutantOfThePolicyIsKilledAndKillsNothingElse(t *testing.T) {
 	compliant := compliantPod(t)
 	weakened(t, BasePlayground, func(t *testing.T, m Mutant, d *door) {
-		for _, s := range doorScenarios("playground") {
+		attacks := doorScenarios("playground")
+		for _, id := range beyond {
+			if s, ok := all.Registry.Get(id); ok && slices.Contains(m.Kills, id) {
+				attacks = append(attacks, s)
+			}
+		}
+		for _, s := range attacks {
 			want := verdict.Held
 			if slices.Contains(m.Kills, s.ID) {
 				want = verdict.Breached
@@ -332,7 +402,7 @@ func TestEveryMutantOfThePolicyIsKilledAndKillsNothingElse(t *testing.T) {
 }
 
 func TestThePolicyReadsAPodThatSaysNothing(t *testing.T) {
-	d := newDoor(t, only(t, rendered(t, Playground), "ValidatingAdmissionPolicy"))
+	d := newDoor(t, PlaygroundNamespace, rendered(t, Playground))
 	bare := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "x"}}}}
 	got := d.admit("pods", bare, http.StatusCreated)
 	assert.Contains(t, got.Message, "the runtime class", "an absent field is a refusal, not an error")

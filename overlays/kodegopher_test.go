@@ -286,7 +286,7 @@ func TestNoModuleProxyIsNamed(t *testing.T) {
 }
 
 func TestTheAdmissionPolicyOfTheReferenceTakesTheSandboxes(t *testing.T) {
-	door := newDoor(t, only(t, rendered(t, System), "ValidatingAdmissionPolicy"))
+	door := newDoor(t, KodeGopherNamespace, rendered(t, System))
 	assert.Equal(t, []string{"sandboxes"}, door.resources)
 	for _, overlay := range kodeGophers {
 		template, _, err := unstructured.NestedMap(only(t, rendered(t, overlay), "SandboxTemplate").Object, "spec", "podTemplate")

@@ -3,19 +3,23 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
 // Change is one scenario that two reports speak of differently.
 type Change struct {
 	ID string `json:"id"`
-	// Before and After are verdicts, or Missing.
+	// Before and After are verdicts, or Missing; of a proof what became of the
+	// scenario's mutants.
 	Before string `json:"before"`
 	After  string `json:"after"`
 	// Worse is true when less is known to hold than before.
@@ -28,8 +32,8 @@ type Change struct {
 const Missing = "Missing"
 
 // Diff returns the scenarios whose verdict or reason changed from a to b,
-// ordered by id. One that is missing in b is worse: what is not looked at any
-// more is not known to hold.
+// ordered by id, and after them those of proofs whose mutants fared otherwise. One
+// that is missing in b is worse: what is not looked at any more is not known to hold.
 func Diff(a, b *Report) []Change {
 	before, after := index(a), index(b)
 	var ids []string
@@ -52,6 +56,43 @@ func Diff(a, b *Report) []Change {
 		c := Change{ID: id, Before: word(x, inA), After: word(y, inB), Detail: y.Detail}
 		c.Worse = worse(x, inA, y, inB)
 		out = append(out, c)
+	}
+	return append(out, diffProofs(a, b)...)
+}
+
+// diffProofs compares what the scenarios' mutants showed. Which mutants were tried is
+// nobody's business as long as each scenario was seen to fail.
+func diffProofs(a, b *Report) (out []Change) {
+	before, after := proofs(a), proofs(b)
+	ids := maps.Clone(before)
+	maps.Copy(ids, after)
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		x, y := before[id], after[id]
+		if x.fate == y.fate {
+			continue
+		}
+		c := Change{ID: id, Before: cmp.Or(string(x.fate), Missing), After: cmp.Or(string(y.fate), Missing), Detail: y.detail}
+		// A scenario that is new in b is as good as one whose mutants were killed.
+		c.Worse = y.fate == "" || rank[y.fate] > rank[cmp.Or(x.fate, runner.Killed)]
+		out = append(out, c)
+	}
+	return out
+}
+
+// rank orders fates: a scenario's is the worst of its mutants'.
+var rank = map[runner.Fate]int{runner.Killed: 1, runner.Void: 2, runner.Survived: 3}
+
+type proof struct {
+	fate   runner.Fate
+	detail string
+}
+
+func proofs(r *Report) map[string]proof {
+	out := map[string]proof{}
+	for _, m := range r.Mutants {
+		if rank[m.Fate] > rank[out[m.Scenario].fate] {
+			out[m.Scenario] = proof{m.Fate, Clean(m.ID + ": " + m.Detail)}
+		}
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
@@ -46,4 +47,30 @@ func TestADiffTellsWhatGotWorse(t *testing.T) {
 	b.Reset()
 	require.NoError(t, WriteChanges(&b, nil))
 	assert.Equal(t, "No verdict changed.\n", b.String())
+}
+
+func TestADiffTellsWhichChecksDoNotSeeTheirMutantsAnyMore(t *testing.T) {
+	cell := func(mutant, scenario string, fate runner.Fate) Mutant {
+		return Mutant{ID: mutant, Scenario: scenario, Fate: fate}
+	}
+	was := &Report{Mutants: []Mutant{
+		cell("m1", "a.same", runner.Killed), cell("m2", "a.same", runner.Killed), cell("m1", "b.survives", runner.Killed),
+		cell("m1", "c.better", runner.Survived), cell("m1", "d.gone", runner.Killed), cell("m1", "e.void", runner.Killed),
+	}}
+	is := &Report{Mutants: []Mutant{
+		cell("m2", "a.same", runner.Killed), cell("m1", "b.survives", runner.Killed), cell("m2", "b.survives", runner.Survived),
+		cell("m1", "c.better", runner.Killed), cell("m1", "e.void", runner.Void),
+		cell("m1", "f.new", runner.Killed), cell("m1", "g.new", runner.Void),
+	}}
+	got := map[string]Change{}
+	for _, c := range Diff(was, is) {
+		got[c.ID] = c
+	}
+	worse := map[string]bool{}
+	for id, c := range got {
+		worse[id] = c.Worse
+	}
+	assert.Equal(t, map[string]bool{"b.survives": true, "c.better": false, "d.gone": true, "e.void": true, "f.new": false, "g.new": true}, worse)
+	assert.Equal(t, Change{ID: "b.survives", Before: "killed", After: "survived", Worse: true, Detail: "m2: "}, got["b.survives"])
+	assert.Equal(t, Missing, got["d.gone"].After)
 }

@@ -21,7 +21,7 @@ func From(run *runner.Run, kills []runner.Kill) (*Report, error) {
 	r := &Report{
 		APIVersion: APIVersion, Kind: Kind,
 		ID: run.ID, Profile: run.Profile, Target: run.Target,
-		Started: run.Started.UTC(), Ended: run.Ended.UTC(), Seconds: seconds(run.Ended.Sub(run.Started)),
+		Started: run.Started, Ended: run.Ended, Seconds: seconds(run.Ended.Sub(run.Started)),
 		Substrate: run.Substrate, DiffersFromGKE: run.Differs,
 		Residue: run.Residue, Incomplete: run.Incomplete,
 	}
@@ -80,6 +80,7 @@ func (r Round) evidence() verdict.Evidence {
 // changed in place: the run belongs to the caller.
 func (r *Report) clean() {
 	text(&r.ID, &r.Profile, &r.Target, &r.Incomplete)
+	r.Started, r.Ended = r.Started.UTC(), r.Ended.UTC()
 	r.DiffersFromGKE, r.Residue = texts(r.DiffersFromGKE), texts(r.Residue)
 	substrate := make(map[string]string, len(r.Substrate))
 	for k, v := range r.Substrate {

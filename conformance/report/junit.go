@@ -132,8 +132,8 @@ func (r *Report) junitCases() []junitCase {
 		}
 		out = append(out, c)
 	}
-	if r.Summary.NotApplicable == r.Summary.Total {
-		out = append(out, junitCase{Class: "run", Name: "attacks-something", Error: &junitNote{Message: r.Summary.Text, Type: r.Summary.Verdict.String()}})
+	if r.showsNothing(nil) {
+		out = append(out, junitCase{Class: "run", Name: "attacks-something", Error: &junitNote{Message: nothingShown, Type: verdict.Inconclusive.String()}})
 	}
 	if r.Incomplete != "" {
 		out = append(out, junitCase{Class: "run", Name: "ends", Error: &junitNote{Message: r.Incomplete, Type: "incomplete"}})

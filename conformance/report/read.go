@@ -45,7 +45,8 @@ func Read(in io.Reader) (*Report, error) {
 	dec.DisallowUnknownFields()
 	var r Report
 	if err := dec.Decode(&r); err != nil {
-		return nil, fmt.Errorf("reading the report: %s", Clean(err.Error()))
+		// A field that is not known is what a newer version adds.
+		return nil, fmt.Errorf("reading the report: %s: was it written by this version of stockade? That one reads it", Clean(err.Error()))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("reading the report: more follows after the document")
@@ -125,9 +126,9 @@ func (x Result) validate() error {
 		if len(rounds) == 0 || rounds[len(rounds)-1] != verdict.Held {
 			return errors.New("it is called Held, but its last round is not")
 		}
-		if slices.Contains(rounds, verdict.Breached) {
-			return errors.New("it is called Held, but one of its rounds is Breached")
-		}
+	}
+	if x.Verdict != verdict.Breached && slices.Contains(rounds, verdict.Breached) {
+		return fmt.Errorf("it is called %s, but one of its rounds is Breached", x.Verdict)
 	}
 	return nil
 }

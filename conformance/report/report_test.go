@@ -184,6 +184,10 @@ func TestJUnitFailsWhereTheExitCodeDoes(t *testing.T) {
 		"a mutant is void":  {func(*runner.Run) {}, []runner.Kill{{Mutant: "m", Scenario: "egress.tcp", Fate: runner.Void}}},
 		"it ended early":    {func(r *runner.Run) { r.Incomplete = "interrupted" }, killed},
 		"nothing applied":   {func(r *runner.Run) { r.Outcomes = sample().Outcomes[5:] }, nil},
+		"nothing that was asked for applied": {func(r *runner.Run) {
+			r.Outcomes = append(r.Outcomes, sample().Outcomes[5])
+			r.Outcomes[0].Added = true
+		}, nil},
 		"something is left": {func(r *runner.Run) { r.Residue = []string{"Pod a/b"} }, killed},
 	} {
 		run := sound()
@@ -214,14 +218,25 @@ func TestAReportIsReadBackAsItWasWritten(t *testing.T) {
 	assert.Equal(t, r, back)
 }
 
+func TestEveryTimeOfAReportIsInUTC(t *testing.T) {
+	var b, text bytes.Buffer
+	require.NoError(t, made(t).JSON(&b))
+	elsewhere := strings.Replace(b.String(), `"started": "2026-11-29T12:00:00Z"`, `"started": "2026-11-29T14:00:00+02:00"`, 1)
+	require.NotEqual(t, b.String(), elsewhere)
+	r, err := Read(strings.NewReader(elsewhere))
+	require.NoError(t, err)
+	require.NoError(t, r.Text(&text, Style{}))
+	assert.Contains(t, text.String(), "2026-11-29 12:00 UTC")
+}
+
 func TestADocumentThatDoesNotAddUpIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(map[string]any)
 		want  string
 	}{
-		"another version":  {func(d map[string]any) { d["apiVersion"] = "v9" }, "apiVersion"},
-		"another kind":     {func(d map[string]any) { d["kind"] = "Pod" }, "kind"},
-		"an unknown field": {func(d map[string]any) { d["extra"] = 1 }, "extra"},
+		"another version": {func(d map[string]any) { d["apiVersion"] = "v9" }, "apiVersion"},
+		"another kind":    {func(d map[string]any) { d["kind"] = "Pod" }, "kind"},
+		"a newer version": {func(d map[string]any) { d["extra"] = 1 }, `"extra": was it written by this version`},
 		"a made-up verdict": {func(d map[string]any) {
 			resultOf(d, 0)["verdict"] = "held"
 		}, "not one of the five"},
@@ -237,6 +252,9 @@ func TestADocumentThatDoesNotAddUpIsRefused(t *testing.T) {
 		"a breach called held": {func(d map[string]any) {
 			resultOf(d, 2)["verdict"] = "Held"
 		}, "its last round is not"},
+		"a breach called inconclusive": {func(d map[string]any) {
+			resultOf(d, 3)["verdict"] = "Inconclusive"
+		}, "one of its rounds is Breached"},
 		"a better summary": {func(d map[string]any) {
 			d["summary"].(map[string]any)["text"] = "6 held of 6"
 		}, "the summary says"},

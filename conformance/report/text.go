@@ -186,6 +186,9 @@ func (r *Report) matrix(b *bytes.Buffer, style Style) {
 	}
 }
 
+// nothingShown is said where a green summary would not explain the exit code.
+const nothingShown = "nothing was shown: what was asked for does not apply here, or is waived"
+
 func (r *Report) tail(b *bytes.Buffer, style Style) {
 	b.WriteString("\n")
 	for _, d := range r.DiffersFromGKE {
@@ -199,6 +202,9 @@ func (r *Report) tail(b *bytes.Buffer, style Style) {
 	}
 	if r.Incomplete != "" {
 		fmt.Fprintf(b, "  %s %s\n", style.paint(yellow, "ended early:"), r.Incomplete)
+	}
+	if r.showsNothing(r.waived()) {
+		fmt.Fprintf(b, "  %s\n", style.paint(yellow, nothingShown))
 	}
 	if len(r.Mutants) > 0 {
 		fmt.Fprintf(b, "%d of %d mutants killed, %d survived, %d void\n", r.Summary.Killed, len(r.Mutants), r.Summary.Survived, r.Summary.Void)

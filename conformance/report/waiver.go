@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -65,16 +66,19 @@ func (w Waiver) check(known func(string) bool, now time.Time) error {
 }
 
 // Waive notes in the report which waivers it needed, and returns the ids of
-// those that it did not need: they should be removed.
+// those that it did not need: they should be removed. One for a scenario that is not
+// in the report is neither: another run may need it.
 func (r *Report) Waive(all []Waiver) (unused []string) {
 	bad := map[string]bool{}
 	for _, x := range r.Results {
 		bad[x.ID] = x.Verdict != verdict.Held && x.Verdict != verdict.NotApplicable
 	}
 	for _, w := range all {
-		if bad[w.Scenario] {
+		needed, there := bad[w.Scenario]
+		switch {
+		case needed:
 			r.Waivers = append(r.Waivers, w)
-		} else {
+		case there:
 			unused = append(unused, w.Scenario)
 		}
 	}
@@ -87,13 +91,10 @@ func (r *Report) Waive(all []Waiver) (unused []string) {
 // killed. With everything waived that was asked for nothing was shown, which is
 // inconclusive.
 func (r *Report) ExitCode() int {
-	waived := map[string]bool{}
-	for _, w := range r.Waivers {
-		waived[w.Scenario] = true
-	}
+	waived := r.waived()
 	var all []verdict.Verdict
 	for _, x := range r.Results {
-		if answers := !x.Added || x.Verdict != verdict.Held; answers && !waived[x.ID] {
+		if x.answers() && !waived[x.ID] {
 			all = append(all, x.Verdict)
 		}
 	}
@@ -114,4 +115,25 @@ func (r *Report) ExitCode() int {
 		return verdict.ExitResidue
 	}
 	return verdict.ExitConformant
+}
+
+// answers tells whether a result is about what was asked: what the runner added is
+// not, unless it says something bad.
+func (x Result) answers() bool { return !x.Added || x.Verdict != verdict.Held }
+
+// showsNothing tells whether there is no answer at all but what is waived, which is
+// inconclusive however well what was added went.
+func (r *Report) showsNothing(waived map[string]bool) bool {
+	return !slices.ContainsFunc(r.Results, func(x Result) bool {
+		return x.answers() && x.Verdict != verdict.NotApplicable && !waived[x.ID]
+	})
+}
+
+// waived are the ids for which there is a waiver.
+func (r *Report) waived() map[string]bool {
+	out := map[string]bool{}
+	for _, w := range r.Waivers {
+		out[w.Scenario] = true
+	}
+	return out
 }

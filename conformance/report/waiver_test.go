@@ -60,7 +60,7 @@ func TestAWaiverChangesTheExitCodeAndNoVerdict(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, verdict.ExitBreached, r.ExitCode())
 
-	unused := r.Waive([]Waiver{waiver("egress.metadata"), waiver("egress.tcp")})
+	unused := r.Waive([]Waiver{waiver("egress.metadata"), waiver("egress.tcp"), waiver("of.another-run")})
 	assert.Equal(t, []string{"egress.tcp"}, unused, "what is held needs none")
 	assert.Equal(t, verdict.ExitConformant, r.ExitCode())
 	assert.Equal(t, verdict.Breached, r.Summary.Verdict)
@@ -97,6 +97,9 @@ func TestWithEverythingWaivedNothingWasShown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, r.Waive([]Waiver{waiver("egress.metadata")}))
 	assert.Equal(t, verdict.ExitInconclusive, r.ExitCode())
+	var b bytes.Buffer
+	require.NoError(t, r.Text(&b, Style{}))
+	assert.Contains(t, b.String(), nothingShown)
 
 	// That policies are enforced was added by the runner: it is no answer to what was asked.
 	run.Outcomes = sample().Outcomes[:2]

@@ -249,6 +249,18 @@ func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
 	assert.NotEqual(t, sandbox["metadata"], c.sandbox()["metadata"], "each has a name of its own")
 }
 
+// What scenarios read of a claim's target they read as the administrator; it has no
+// program of its own as which they could ask.
+func TestATargetOfClaimsIsReadByTheAdministratorAlone(t *testing.T) {
+	f := &Field{}
+	pretended(t, nil).boxes.furnish(f)
+	require.NotNil(t, f.Do)
+	_, err := f.Do(t.Context(), suite.Service, suite.Request{Verb: http.MethodGet, Path: "/api/v1/x"})
+	assert.ErrorContains(t, err, "no identity")
+	_, err = f.Do(t.Context(), suite.Administrator, suite.Request{Verb: http.MethodPut, Path: "/api/v1/x"})
+	assert.ErrorContains(t, err, "not one that is asked with")
+}
+
 func TestLimitsAreThoseOfTheDeclaration(t *testing.T) {
 	size := resource.MustParse("64Mi")
 	p := &corev1.Pod{Spec: corev1.PodSpec{

@@ -56,7 +56,16 @@ func (c *pooled) refilled(ctx context.Context) {
 	})
 }
 
-func (c *pooled) furnish(f *Field) { f.Sandbox, f.Pod = c.sandbox, c.pod }
+func (c *pooled) furnish(f *Field) { f.Sandbox, f.Pod, f.Do = c.sandbox, c.pod, c.do }
+
+// do asks as the administrator; there is no other identity here. Whatever is
+// not a GET is a dry run.
+func (c *pooled) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
+	if as != suite.Administrator {
+		return suite.Answer{}, fmt.Errorf("asking the API server: the target has no identity %s", as)
+	}
+	return ask(ctx, c.k.o.Client.Clientset.CoreV1().RESTClient(), q)
+}
 
 func (c *pooled) command(argv []string) []string { return argv }
 

@@ -97,9 +97,6 @@ func (s *server) furnish(ctx context.Context, f *Field) error {
 		Gateway: s.service, Callers: s.callers(), Token: func(caller string) string { return s.tokens[caller] },
 		Open: s.open, Send: s.send, Held: s.held,
 	}
-	if f.Do == nil {
-		f.Do = s.do
-	}
 	s.before = map[string]bool{}
 	for _, u := range s.users() {
 		held, err := s.held(ctx, u)
@@ -111,15 +108,6 @@ func (s *server) furnish(ctx context.Context, f *Field) error {
 		}
 	}
 	return nil
-}
-
-// do asks as the administrator; there is no other identity here. Whatever is
-// not a GET is a dry run.
-func (s *server) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
-	if as != suite.Administrator {
-		return suite.Answer{}, fmt.Errorf("asking the API server: the target has no identity %s", as)
-	}
-	return ask(ctx, s.k.o.Client.Clientset.CoreV1().RESTClient(), q)
 }
 
 // open begins a session with one of the server's processes.

@@ -253,7 +253,7 @@ type APIEnv struct {
 	// stands for; empty where the target has no service of its own.
 	Account string
 	// Do sends one request as somebody. Whatever would change something is a
-	// dry run. It is nil where the target has no service of its own.
+	// dry run.
 	Do func(ctx context.Context, as Identity, r Request) (Answer, error)
 	// Execute runs a program as the target's users do, through its execution
 	// service; nil where it has none.

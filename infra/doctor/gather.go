@@ -90,7 +90,7 @@ func images(ctx context.Context, home string) ImageState {
 	found, ok, err := node.Cached(ctx, node.Options{Home: home, Source: source})
 	switch {
 	case err != nil:
-		return ImageState{Detail: err.Error()}
+		return ImageState{Checked: true, Detail: err.Error()}
 	case !ok:
 		return ImageState{Checked: true}
 	}

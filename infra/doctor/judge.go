@@ -63,7 +63,7 @@ type Facts struct {
 type ImageState struct {
 	Checked bool // a checkout was found to compare with
 	Cached  bool
-	Detail  string
+	Detail  string // what was found, or why that cannot be told
 }
 
 // Check is one question about the machine.
@@ -181,6 +181,8 @@ func Checks() []Check {
 			switch {
 			case !f.Images.Checked:
 				return Finding{Level: Warn, Detail: f.Images.Detail, Remedy: "run the command in a checkout of Stockade"}
+			case !f.Images.Cached && f.Images.Detail != "":
+				return Finding{Level: Warn, Detail: f.Images.Detail, Remedy: "mend this first: `stockade up` will meet it too"}
 			case !f.Images.Cached:
 				return Finding{Level: Warn, Detail: "not built yet", Remedy: "run `stockade images build`; the first build takes 15 to 30 minutes, mostly compiling"}
 			}

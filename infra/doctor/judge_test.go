@@ -70,7 +70,8 @@ func TestEachDefectIsFoundByOneCheck(t *testing.T) {
 		{"too little memory", func(f *Facts) { f.MemoryAvailable = gib }, "memory", Fail, "larger machine"},
 		{"a full disk", func(f *Facts) { f.DiskFree = gib }, "disk", Fail, "STOCKADE_HOME"},
 		{"an engine that was killed", func(f *Facts) { f.Leftovers = []string{"3 mounts"} }, "our engine", Warn, "stockade down"},
-		{"no images", func(f *Facts) { f.Images.Cached = false }, "images", Warn, "stockade images"},
+		{"no images", func(f *Facts) { f.Images.Cached, f.Images.Detail = false, "" }, "images", Warn, "stockade images"},
+		{"sources that cannot be listed", func(f *Facts) { f.Images.Cached = false }, "images", Warn, "mend this first"},
 		{"no checkout", func(f *Facts) { f.Images = ImageState{Detail: "no checkout"} }, "images", Warn, "checkout"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -30,11 +30,16 @@ func buildEnv(arch string) []string {
 	return []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOWORK=off", "GOFLAGS="}
 }
 
+// goDefaults are what the go command does by itself. An empty variable leaves the
+// say to what `go env -w` has written, and these are in no key, because they change
+// nothing.
+var goDefaults = []string{"GOFLAGS=-mod=readonly", "GO111MODULE=on"}
+
 // goCommand prepares a call of the go command in dir.
 func (b *builder) goCommand(dir string, args ...string) command {
 	return command{
 		Dir:  dir,
-		Env:  buildEnv(b.tc.Arch),
+		Env:  append(buildEnv(b.tc.Arch), goDefaults...),
 		Args: append([]string{"go"}, args...),
 		Lock: b.lock,
 	}

@@ -71,6 +71,16 @@ func TestOwnProgramIsCompiledStatically(t *testing.T) {
 	assert.NotZero(t, info.Mode()&0o111)
 }
 
+func TestTheUsersSettingsOfTheGoCommandDoNotCount(t *testing.T) {
+	b := ownModule(t)
+	written := filepath.Join(t.TempDir(), "env")
+	write(t, written, "GOFLAGS=-mod=of-the-user\n")
+	t.Setenv("GOENV", written) // as go env -w leaves it
+	t.Setenv("GO111MODULE", "off")
+	_, err := b.programKey(t.Context(), Program{Name: "p", Package: "./cmd/p"})
+	require.NoError(t, err)
+}
+
 func TestMemoryIsMeasured(t *testing.T) {
 	assert.Greater(t, availableMemory(), 100*mib)
 }

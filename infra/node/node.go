@@ -41,8 +41,6 @@ type Images struct {
 	Repository string
 	// KubernetesVersion is the cluster's version, such as v1.36.3.
 	KubernetesVersion string
-
-	tools map[string]string
 }
 
 // ArchivesOf returns those of the Archives that have one of the images, by full
@@ -59,10 +57,6 @@ func (i Images) ArchivesOf(names []string) (out []string, err error) {
 	}
 	return out, nil
 }
-
-// Tool returns the path of a third-party program on the host, such as
-// "kubectl", "kind" or "ctr". The empty string means there is none.
-func (i Images) Tool(name string) string { return i.tools[name] }
 
 // builder is one call of Build or Cached.
 type builder struct {
@@ -120,7 +114,10 @@ func Build(ctx context.Context, o Options) (Images, error) {
 	if err != nil {
 		return Images{}, err
 	}
-	images, err = b.build(ctx)
+	err = openly(func() error {
+		images, err = b.build(ctx)
+		return err
+	})
 	if err := errors.Join(err, b.lock.release()); err != nil {
 		return Images{}, err
 	}
@@ -243,19 +240,7 @@ func (b *builder) result() (Images, bool, error) {
 	}
 	slices.Sort(images.Names)
 	images.KubernetesVersion = b.components["kubernetes"].Version
-	images.tools = b.tools()
 	return images, true, nil
-}
-
-// tools are the paths of the components' programs, built or not.
-func (b *builder) tools() map[string]string {
-	tools := map[string]string{}
-	for _, c := range b.components {
-		for _, p := range c.Programs {
-			tools[p.Name] = c.path(p.Name)
-		}
-	}
-	return tools
 }
 
 // Tools returns the paths of the third-party programs for the host that an earlier
@@ -266,8 +251,14 @@ func Tools(ctx context.Context, o Options) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools := b.tools()
-	maps.DeleteFunc(tools, func(_, path string) bool { return !exists(path) })
+	tools := map[string]string{}
+	for _, c := range b.components {
+		for _, p := range c.Programs {
+			if path := c.path(p.Name); exists(path) {
+				tools[p.Name] = path
+			}
+		}
+	}
 	return tools, nil
 }
 

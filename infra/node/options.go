@@ -99,7 +99,7 @@ func FindSource() (string, error) {
 }
 
 var errNoSource = errors.New("finding Stockade's sources: no checkout around the working directory or the executable; " +
-	"run from a clone of the repository, or set Options.Source to one")
+	"run it in a clone of the repository")
 
 func checkoutAbove(dir string) (string, bool) {
 	for {

@@ -33,7 +33,7 @@ func TestSourcesAreFoundFromAnywhereInACheckout(t *testing.T) {
 func TestOutsideACheckoutTheErrorSaysWhatToDo(t *testing.T) {
 	_, ok := checkoutAbove(t.TempDir())
 	assert.False(t, ok)
-	assert.ErrorContains(t, errNoSource, "run from a clone of the repository, or set Options.Source")
+	assert.ErrorContains(t, errNoSource, "run it in a clone of the repository")
 
 	_, err := Options{Home: t.TempDir(), Source: t.TempDir()}.resolve()
 	assert.ErrorContains(t, err, "not a checkout of this repository")

@@ -32,6 +32,16 @@ func tempDir(parent, name string) (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
+// openly calls f with the usual umask, which its children inherit. On many a machine
+// root's keeps files from everybody else, and images would be made by it: containerd
+// makes an image's root folder with what the umask leaves, and nobody but root could
+// start a program in a Pod. No key tells such an image from a sound one.
+func openly(f func() error) error {
+	mask := unix.Umask(0o022)
+	defer unix.Umask(mask)
+	return f()
+}
+
 // flush writes a file's content to the disk.
 var flush = (*os.File).Sync
 

@@ -4,12 +4,14 @@ package node
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestRestOfAKilledBuildIsRemovedAndFinishedWorkIsKept(t *testing.T) {
@@ -79,4 +81,26 @@ func TestSpaceIsMeasuredWhereTheFolderWillBe(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "not", "there", "yet")
 	require.NoError(t, checkSpace(missing, "nothing", 0))
 	assert.ErrorContains(t, checkSpace(missing, "everything", 1<<62), "everything needs about")
+}
+
+// Root's umask is 027 or 077 on many a machine.
+func TestTheUmaskIsNotBuiltIntoTheImages(t *testing.T) {
+	mask := unix.Umask(0o077)
+	defer unix.Umask(mask)
+	dir := filepath.Join(t.TempDir(), "var", "lib")
+	var said []byte
+	require.NoError(t, openly(func() (err error) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		said, err = command{Args: []string{"sh", "-c", "umask"}}.run(t.Context())
+		return err
+	}))
+	assert.Equal(t, "0022\n", string(said))
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		info, err := os.Stat(d)
+		require.NoError(t, err)
+		assert.Equal(t, fs.FileMode(0o755), info.Mode().Perm(), d)
+	}
+	assert.Equal(t, 0o077, unix.Umask(0o077), "the rest is as private as the user wants it")
 }

@@ -101,7 +101,7 @@ func TestAnInitContainerCaseLeavesTheOrdinaryContainersCompliant(t *testing.T) {
 func TestEachRuleIsAScenarioOfItsOwn(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+2)
+	assert.Len(t, r.All(), len(rules)+3)
 }
 
 func TestOnlyTheRulesOwnMessageIsADenial(t *testing.T) {

@@ -9,7 +9,7 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	all := []suite.Scenario{nodeTaint(), rejectUpdate()}
+	all := []suite.Scenario{nodeTaint(), rejectUpdate(), waysAround()}
 	for _, r := range rules {
 		all = append(all, r.scenario())
 	}

@@ -37,12 +37,13 @@ type variant struct {
 var rules = []rule{
 	{
 		id: "require-runtime-class", title: "Create a sandbox outside of gVisor",
-		about: "A Sandbox without the gVisor RuntimeClass would run on the node's own kernel.",
+		about: "A Sandbox without the gVisor RuntimeClass would run on the node's own kernel. What a class is called says nothing of another whose name begins so.",
 		says:  "runtimeClassName: gvisor", severity: suite.Critical,
-		mutants: []string{"admission-no-runtime-class", "admission-audit-only"},
+		mutants: []string{"admission-no-runtime-class", "admission-audit-only", "admission-runtime-class-prefix"},
 		cases: []variant{
 			{"no runtimeClassName", manifest.Without("runtimeClassName")},
 			{"another runtimeClassName", manifest.Set("runtimeClassName", "runc")},
+			{"a runtimeClassName that begins alike", manifest.Set("runtimeClassName", "gvisor-runc")},
 		},
 	}, {
 		id: "require-no-token", title: "Create a sandbox with a service account token",

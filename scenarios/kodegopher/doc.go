@@ -28,7 +28,9 @@ import (
 )
 
 // Scenarios returns the family's scenarios.
-func Scenarios() []suite.Scenario { return slices.Concat(inside(), sessions()) }
+func Scenarios() []suite.Scenario {
+	return slices.Concat(inside(), []suite.Scenario{portPolicy(), egressPolicy(), privatePolicy(), serverPolicy()}, sessions())
+}
 
 // inside are the attacks from inside of a sandbox, and on one from another Pod.
 func inside() []suite.Scenario {

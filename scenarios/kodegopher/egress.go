@@ -58,11 +58,11 @@ func otherPlaces(s probe.Site) []string {
 	return out
 }
 
-// wrapped are private IPv4 addresses in IPv6: by the prefix of a NAT64 (RFC
-// 6052), by that of a 6to4 relay (RFC 3056), and one of IPv6's own private range
-// (RFC 4193). Where a network translates, each leads to a neighbour, past every
+// wrapped are private IPv4 addresses in IPv6: by the prefixes of a NAT64 (RFC
+// 6052, RFC 8215), by that of a 6to4 relay (RFC 3056), and one of IPv6's own private
+// range (RFC 4193). Where a network translates, each leads to a neighbour, past every
 // list of IPv4 ranges.
-var wrapped = []string{"[64:ff9b::a63:7]:8080", "[2002:a63:7::1]:8080", "[fd00:99::7]:8080"}
+var wrapped = []string{"[64:ff9b::a63:7]:8080", "[64:ff9b:1::a63:7]:8080", "[2002:a63:7::1]:8080", "[fd00:99::7]:8080"}
 
 // privateInIPv6 accepts Dropped alone. It is a scenario of its own because a
 // cluster without IPv6 has no such door.
@@ -70,7 +70,7 @@ func privateInIPv6() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.private-in-ipv6",
 		Title: "Reach a private address through IPv6",
-		About: "Connects to a private IPv4 address in the two forms in which it can be written into an IPv6 one that a network translates back, and to a private IPv6 address. " +
+		About: "Connects to a private IPv4 address in the forms in which it can be written into an IPv6 one that a network translates back, and to a private IPv6 address. " +
 			"Where public IPv6 addresses are open, only exceptions for these ranges keep private ones closed.",
 		Claims: []string{"KG-07"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1046", "T1021"},

@@ -37,7 +37,7 @@ func serverFromStranger() suite.Scenario {
 		Control: suite.ControlSpec{At: suite.ClientPod, Act: callServer,
 			Why: "a Pod of a namespace with the label for clients is answered by the server in the same window"},
 		Witnesses: []suite.Witness{atServers(allServers)},
-		Mutants:   []string{"kode-gopher-shared-server-open", "kode-gopher-shared-router-open"},
+		Mutants:   []string{"kode-gopher-shared-server-open", "kode-gopher-shared-router-open", "kode-gopher-shared-metadata-open"},
 	})
 }
 
@@ -54,7 +54,7 @@ func innerFromClient() suite.Scenario {
 		Control: suite.ControlSpec{At: suite.Router, Act: callInner,
 			Why: "a Pod that the policies take for the server is let in, to one of the places at least"},
 		Witnesses: []suite.Witness{atServers(func(s probe.Site) []string { return s.Inner })},
-		Mutants:   []string{"kode-gopher-shared-router-open"},
+		Mutants:   []string{"kode-gopher-shared-router-open", "kode-gopher-shared-metadata-open"},
 	})
 }
 

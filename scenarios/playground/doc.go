@@ -19,9 +19,9 @@ import (
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
 	all := []suite.Scenario{
-		networkOff(), defaultDenyEgress(), egressDrops(), egressPolicy(), defaultDenyIngress(), podQuota(),
+		networkOff(), defaultDenyEgress(), egressDrops(), egressPolicy(), defaultDenyIngress(), ingressPolicy(), podQuota(),
 		workspaceSize(), workspaceProgram(), raiseLimits(), runLimits(),
-		ownUID(), memoryError(), executionRights(), runtimeSocket(), everyPod(),
+		ownUID(), memoryError(), executionRights(), runtimeSocket(), everyPod(), waysAround(), forbiddenPods(),
 	}
 	for _, r := range rules {
 		all = append(all, r.scenario())

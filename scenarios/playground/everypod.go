@@ -11,6 +11,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // everyPod accepts Absent alone. Admission looks at a Pod when it comes in: one
@@ -41,11 +42,11 @@ func everyPod() suite.Scenario {
 
 func readRuntimes(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	name := "find a Pod of another runtime in namespace " + namespace
-	classes, step := items(ctx, env, name, "/apis/node.k8s.io/v1/runtimeclasses")
+	classes, step := reading.Items(ctx, env, name, "/apis/node.k8s.io/v1/runtimeclasses")
 	if step != nil {
 		return *step
 	}
-	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	pods, step := reading.Items(ctx, env, name, core(namespace, "pods"))
 	if step != nil {
 		return *step
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 const image = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -88,7 +89,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+15)
+	assert.Len(t, r.All(), len(rules)+18)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {
@@ -187,9 +188,36 @@ func TestInterfacesBesidesTheLoopbackAreANetwork(t *testing.T) {
 	assert.Equal(t, verdict.Permission, judgeInterfaces(nil, syscall.EPERM).Class)
 }
 
+func TestTheServiceIsAskedAsItself(t *testing.T) {
+	s := &server{answer: suite.Answer{Code: 201}}
+	steps := forbiddenPods().Ask(t.Context(), env(s))
+	assert.Len(t, steps, len(rules)-1, "each but the one that no new Pod breaks")
+	for i, step := range steps {
+		assert.True(t, step.OK, step.Name)
+		assert.Equal(t, suite.Service, s.as[i])
+		assert.Equal(t, core("playground", "pods"), s.asked[i].Path)
+		assert.NotEqual(t, compliant()["spec"], s.asked[i].Body["spec"], step.Name)
+	}
+	for name, c := range map[string]struct {
+		answer suite.Answer
+		want   verdict.Class
+	}{
+		"no right":       {suite.Answer{Code: 403, Message: `pods is forbidden: User "x" cannot create resource "pods"`}, verdict.Unknown},
+		"a lost request": {suite.Answer{}, verdict.TransportError},
+	} {
+		for _, step := range forbiddenPods().Ask(t.Context(), env(&server{answer: c.answer})) {
+			assert.Equal(t, c.want, step.Class, "%s: %s", name, step.Name)
+		}
+	}
+	e := env(s)
+	assert.True(t, forbiddenPods().AskControl(t.Context(), e)[0].OK)
+	e.Account = ""
+	assert.Equal(t, verdict.ToolMissing, forbiddenPods().Ask(t.Context(), e)[0].Class)
+}
+
 func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, quota: 5}
-	step := crowd(t.Context(), env(s), "x", manyPods)
+	step := crowd(t.Context(), env(s), scopes[0], manyPods)
 	assert.False(t, step.OK)
 	assert.Equal(t, verdict.ResourceLimit, step.Class, step.Detail)
 	assert.Len(t, s.deleted, 5)
@@ -197,7 +225,7 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 	assert.Equal(t, "true", manifest.Child(spec, "nodeSelector")["stockade.dev/nowhere"], "it must cost nothing")
 
 	s = &server{answer: suite.Answer{Code: 201}}
-	assert.True(t, crowd(t.Context(), env(s), "x", manyPods).OK, "without a quota all are taken")
+	assert.True(t, crowd(t.Context(), env(s), scopes[0], manyPods).OK, "without a quota all are taken")
 	assert.Len(t, s.deleted, manyPods)
 	for name, c := range map[string]struct {
 		answer suite.Answer
@@ -207,8 +235,60 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 		"another refusal":   {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, verdict.Unknown},
 		"a lost connection": {suite.Answer{}, errors.New("reset"), verdict.TransportError},
 	} {
-		step := crowd(t.Context(), env(&server{answer: c.answer, err: c.err}), "x", 1)
+		step := crowd(t.Context(), env(&server{answer: c.answer, err: c.err}), scopes[0], 1)
 		assert.Equal(t, c.want, step.Class, name)
+	}
+}
+
+// scoped has a quota for some kinds of Pods alone.
+type scoped struct {
+	*server
+	counts func(spec object) bool
+	n      int
+}
+
+func (s *scoped) Create(_ context.Context, o suite.Object, _ bool) (suite.Answer, error) {
+	s.created = append(s.created, o)
+	if !s.counts(manifest.Child(o, "spec")) {
+		return suite.Answer{Code: 201}, nil
+	}
+	if s.n++; s.n > 5 {
+		return suite.Answer{Code: 403, Message: `pods "x" is forbidden: exceeded quota: runs, requested: pods=1, used: pods=5, limited: pods=5`}, nil
+	}
+	return suite.Answer{Code: 201}, nil
+}
+
+func TestAQuotaForSomeKindsOfPodsAloneIsNone(t *testing.T) {
+	idle := func(spec object) bool { return firstContainer(spec)["resources"] == nil }
+	for name, c := range map[string]struct {
+		counts func(spec object) bool
+		want   []bool // whether a crowd was not stopped
+	}{
+		"all Pods":                       {func(object) bool { return true }, []bool{false, false, false}},
+		"those that end by themselves":   {func(spec object) bool { return spec["activeDeadlineSeconds"] != nil }, []bool{true}},
+		"those that do not":              {func(spec object) bool { return spec["activeDeadlineSeconds"] == nil }, []bool{false, true}},
+		"those that ask for something":   {func(spec object) bool { return !idle(spec) }, []bool{false, false, true}},
+		"those that ask for no resource": {idle, []bool{true}},
+	} {
+		s := &scoped{server: &server{}, counts: c.counts}
+		e := env(s.server)
+		e.API = s
+		e.Pod = func() suite.Object {
+			p := compliant()
+			firstContainer(manifest.Child(p, "spec"))["resources"] = object{"requests": object{"cpu": "50m"}}
+			return p
+		}
+		var got []bool
+		names := map[string]bool{}
+		for _, step := range crowds(t.Context(), e) {
+			got = append(got, step.OK)
+			assert.True(t, step.OK || step.Class == verdict.ResourceLimit, "%s: %s", name, step.Detail)
+		}
+		assert.Equal(t, c.want, got, name)
+		for _, o := range s.created {
+			names[fmt.Sprint(manifest.Child(o, "metadata")["name"])] = true
+		}
+		assert.Len(t, names, len(s.created), "%s: one of a kind may still be there when the next begins", name)
 	}
 }
 
@@ -644,115 +724,71 @@ func policy(name string, spec object) object {
 	return object{"metadata": object{"name": name}, "spec": spec}
 }
 
-func TestAPolicyThatLetsARunOutIsFound(t *testing.T) {
-	deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
-	open := func(selector object) object {
-		return policy("more", object{"podSelector": selector, "policyTypes": []any{"Egress"}, "egress": []any{object{}}})
-	}
-	for name, c := range map[string]struct {
-		policies []object
-		ok       bool
-		want     []verdict.Class
-	}{
-		"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
-		"no policy":             {nil, true, []verdict.Class{"", verdict.Absent}},
-		"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{"", ""}},
-		"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, ""}},
-		"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
-		"one of nobody knows whom": {[]object{deny, open(object{"matchExpressions": []any{object{}}})}, false,
-			[]verdict.Class{verdict.Absent, verdict.Unknown}},
-		"of what comes in alone": {[]object{policy("x", object{"podSelector": object{}, "policyTypes": []any{"Ingress"}})}, true,
-			[]verdict.Class{"", verdict.Absent}},
-		"of some Pods alone": {[]object{policy("x", object{"podSelector": object{"matchLabels": object{"app": "run"}}, "policyTypes": []any{"Egress"}})}, true,
-			[]verdict.Class{"", verdict.Absent}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := env(&server{})
-			e.Pod = func() suite.Object {
-				p := compliant()
-				manifest.Child(p, "metadata")["labels"] = object{"app": "run"}
-				return p
-			}
-			e.Do = with(nil, cluster{policiesOf("playground"): listOf(c.policies...)}).do
-			steps := egressPolicy().Ask(t.Context(), e)
-			require.Len(t, steps, 2+len(policyGroups))
-			some := false
-			for i, s := range steps[:2] {
-				some = some || s.OK
-				assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
-			}
-			for _, s := range steps[2:] {
-				assert.Equal(t, verdict.Absent, s.Class, "%s: %s", s.Name, s.Detail)
-			}
-			assert.Equal(t, c.ok, some)
-		})
-	}
-	in := policy("execution", object{"policyTypes": []any{"Ingress"}, "ingress": []any{object{}}})
-	e := env(&server{})
-	e.Do = cluster{policiesOf("playground"): listOf(deny), policiesOf("playground-system"): listOf(in)}.do
-	assert.True(t, egressPolicy().AskControl(t.Context(), e)[0].OK)
-	e.Do = cluster{policiesOf("playground-system"): listOf(deny)}.do
-	assert.False(t, egressPolicy().AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
-	assert.Equal(t, verdict.Unknown, egressPolicy().Ask(t.Context(), e)[0].Class, "what may not be read")
-	e.Do = nil
-	assert.Equal(t, verdict.ToolMissing, egressPolicy().Ask(t.Context(), e)[0].Class)
-}
-
-// with is a cluster that also has network policies of kinds of their own, by the
-// path of the list, and no group but theirs.
-func with(lists cluster, and cluster) cluster {
-	for _, group := range policyGroups {
-		and["/apis/"+group] = suite.Answer{Code: 404}
-	}
-	for path, answer := range lists {
-		parts := strings.Split(path, "/") // "", apis, group, version, …
-		root, of := strings.Join(parts[:3], "/"), strings.Join(parts[:4], "/")
-		and[path] = answer
-		and[root] = suite.Answer{Code: 200, Object: object{"versions": []any{object{"version": "v1"}, object{"version": parts[3]}}}}
-		and[root+"/v1"] = suite.Answer{Code: 200, Object: object{"resources": []any{object{"name": "others", "namespaced": true}}}}
-		and[of] = suite.Answer{Code: 200, Object: object{"resources": []any{
-			object{"name": parts[len(parts)-1], "namespaced": len(parts) > 5}, object{"name": parts[len(parts)-1] + "/status", "namespaced": len(parts) > 5}}}}
-	}
-	return and
-}
-
-// Policies of all kinds add up.
-func TestAPolicyOfAnotherKindIsNotHeld(t *testing.T) {
-	deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
-	some, none := listOf(policy("more", object{})), listOf()
-	for path, group := range map[string]string{
-		"/apis/cilium.io/v2/namespaces/playground/ciliumnetworkpolicies":             "cilium.io",
-		"/apis/cilium.io/v2/ciliumclusterwidenetworkpolicies":                        "cilium.io",
-		"/apis/networking.gke.io/v1alpha1/namespaces/playground/fqdnnetworkpolicies": "networking.gke.io",
-		"/apis/policy.networking.k8s.io/v1alpha1/adminnetworkpolicies":               "policy.networking.k8s.io",
-		"/apis/crd.projectcalico.org/v3/namespaces/playground/networkpolicies":       "crd.projectcalico.org",
-		"/apis/crd.antrea.io/v1beta1/namespaces/playground/networkpolicies":          "crd.antrea.io",
-		"/apis/projectcalico.org/v3/globalnetworkpolicies":                           "projectcalico.org",
-	} {
-		for _, c := range []struct {
-			list suite.Answer
-			want verdict.Class
-		}{{some, verdict.Unknown}, {none, verdict.Absent}, {suite.Answer{Code: 403}, verdict.Unknown}} {
-			e := env(&server{})
-			e.Do = with(cluster{path: c.list}, cluster{policiesOf("playground"): listOf(deny)}).do
-			for i, s := range egressPolicy().Ask(t.Context(), e)[2:] {
-				want := verdict.Absent
-				if policyGroups[i] == group {
-					want = c.want
-				}
-				assert.Equal(t, want, s.Class, "%s, %d: %s: %s", path, c.list.Code, s.Name, s.Detail)
-			}
+func TestAPolicyThatLetsSomethingThroughIsFound(t *testing.T) {
+	for _, way := range []struct {
+		s         suite.Scenario
+		own, back string // the types of policies
+	}{{egressPolicy(), "Egress", "Ingress"}, {ingressPolicy(), "Ingress", "Egress"}} {
+		deny := policy("default-deny", object{"podSelector": object{}, "policyTypes": []any{"Ingress", "Egress"}})
+		open := func(selector object) object {
+			return policy("more", object{"podSelector": selector, "policyTypes": []any{way.own}, strings.ToLower(way.own): []any{object{}}})
 		}
-	}
-	for name, group := range map[string]suite.Answer{
-		"may not be read":          {Code: 403},
-		"is of no version":         {Code: 200, Object: object{"versions": []any{}}},
-		"has one that is not read": {Code: 200, Object: object{"versions": []any{object{"version": "v9"}}}},
-	} {
+		for name, c := range map[string]struct {
+			policies []object
+			ok       bool
+			want     []verdict.Class
+		}{
+			"all is denied":         {[]object{deny}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
+			"no policy":             {nil, true, []verdict.Class{"", verdict.Absent}},
+			"the policy is open":    {[]object{open(object{})}, true, []verdict.Class{verdict.Absent, ""}},
+			"one beside it is open": {[]object{deny, open(object{"matchLabels": object{"app": "run"}})}, true, []verdict.Class{verdict.Absent, ""}},
+			"one of other Pods":     {[]object{deny, open(object{"matchLabels": object{"app": "other"}})}, false, []verdict.Class{verdict.Absent, verdict.Absent}},
+			"one of nobody knows whom": {[]object{deny, open(object{"matchExpressions": []any{object{}}})}, false,
+				[]verdict.Class{verdict.Absent, verdict.Unknown}},
+			"of the other direction alone": {[]object{policy("x", object{"podSelector": object{}, "policyTypes": []any{way.back}})}, true,
+				[]verdict.Class{"", verdict.Absent}},
+			"of some Pods alone": {[]object{policy("x", object{"podSelector": object{"matchLabels": object{"app": "run"}}, "policyTypes": []any{way.own}})}, true,
+				[]verdict.Class{"", verdict.Absent}},
+		} {
+			t.Run(way.own+": "+name, func(t *testing.T) {
+				e := env(&server{})
+				e.Pod = func() suite.Object {
+					p := compliant()
+					manifest.Child(p, "metadata")["labels"] = object{"app": "run"}
+					return p
+				}
+				e.Do = plain(cluster{reading.PoliciesOf("playground"): listOf(c.policies...)}).do
+				steps := way.s.Ask(t.Context(), e)
+				require.Len(t, steps, 2+len(reading.PolicyGroups))
+				some := false
+				for i, s := range steps[:2] {
+					some = some || s.OK
+					assert.Equal(t, c.want[i], s.Class, "%s: %s", s.Name, s.Detail)
+				}
+				for _, s := range steps[2:] {
+					assert.Equal(t, verdict.Absent, s.Class, "%s: %s", s.Name, s.Detail)
+				}
+				assert.Equal(t, c.ok, some)
+			})
+		}
+		in := policy("execution", object{"policyTypes": []any{"Ingress"}, "ingress": []any{object{}}})
 		e := env(&server{})
-		e.Do = cluster{"/apis/cilium.io": group}.do
-		assert.Equal(t, verdict.Unknown, others(t.Context(), e, "cilium.io").Class, "a group that %s", name)
+		e.Do = cluster{reading.PoliciesOf("playground"): listOf(deny), reading.PoliciesOf("playground-system"): listOf(in)}.do
+		assert.True(t, way.s.AskControl(t.Context(), e)[0].OK)
+		e.Do = cluster{reading.PoliciesOf("playground-system"): listOf(deny)}.do
+		assert.False(t, way.s.AskControl(t.Context(), e)[0].OK, "a list without what must be in it shows nothing")
+		assert.Equal(t, verdict.Unknown, way.s.Ask(t.Context(), e)[0].Class, "what may not be read")
+		e.Do = nil
+		assert.Equal(t, verdict.ToolMissing, way.s.Ask(t.Context(), e)[0].Class)
 	}
+}
+
+// plain is a cluster without network policies of kinds of their own.
+func plain(c cluster) cluster {
+	for _, group := range reading.PolicyGroups {
+		c["/apis/"+group] = suite.Answer{Code: 404}
+	}
+	return c
 }
 
 // A stranger's program could say anything of its Pod.

@@ -23,28 +23,54 @@ func podQuota() suite.Scenario {
 	return suite.Scenario{
 		ID:    "playground.pod-quota",
 		Title: "Create Pods without end in the playground",
-		About: fmt.Sprintf("Creates up to %d Pods of the template's that no node takes. Before the last of them a quota has to refuse. ", manyPods) +
+		About: fmt.Sprintf("Creates up to %d Pods of the template's that no node takes, first as they are, then Pods that end by themselves after a time, as those of the service do, "+
+			"then Pods that ask for no resources: a quota may be for some kinds of Pods alone. Before the last of each a quota has to refuse. ", manyPods) +
 			"The control creates one. All are removed again.",
 		Claims: []string{"PG-04"}, Kind: suite.Guarantee, Severity: suite.Medium,
 		Techniques: []string{"T1499", "T1496"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/policy/resource-quotas/"},
-		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-			return []verdict.Step{crowd(ctx, env, fmt.Sprintf("create %d Pods", manyPods), manyPods)}
-		},
+		Ask:        crowds,
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-			return []verdict.Step{crowd(ctx, env, "create one Pod", 1)}
+			return []verdict.Step{crowd(ctx, env, scope{"create one Pod", "control", func(object) {}}, 1)}
 		},
 		Accept: []verdict.Class{verdict.ResourceLimit},
 		// It takes the room that others need for their own runs.
 		Exclusive: true,
 		Timeout:   60 * time.Second,
-		Mutants:   []string{"playground-no-quota"},
+		Mutants:   []string{"playground-no-quota", "playground-quota-scope"},
 	}
 }
 
-// crowd creates Pods until one is refused, and removes them.
-func crowd(ctx context.Context, env *suite.APIEnv, name string, want int) verdict.Step {
-	began := time.Now()
+// scope is a kind of Pod that a quota can be for, or leave out.
+type scope struct {
+	name, kind string
+	change     func(spec object)
+}
+
+var scopes = []scope{
+	{fmt.Sprintf("create %d Pods", manyPods), "plain", func(object) {}},
+	{fmt.Sprintf("create %d Pods that end by themselves", manyPods), "ending", func(spec object) {
+		spec["activeDeadlineSeconds"] = int64(600)
+	}},
+	{fmt.Sprintf("create %d Pods that ask for no resources", manyPods), "idle", manifest.InContainers(func(c object) { delete(c, "resources") })},
+}
+
+// crowds ends with the first kind that no quota stops: one is enough for a breach.
+func crowds(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+	var steps []verdict.Step
+	for _, of := range scopes {
+		steps = append(steps, crowd(ctx, env, of, manyPods))
+		if steps[len(steps)-1].OK {
+			break
+		}
+	}
+	return steps
+}
+
+// crowd creates Pods of one kind until one is refused, and removes them. Those of
+// the kind before may still count: what refuses for them counts this one as well.
+func crowd(ctx context.Context, env *suite.APIEnv, of scope, want int) verdict.Step {
+	name, began := of.name, time.Now()
 	var made []string
 	defer func() {
 		// What this cannot remove is in the runner's ledger.
@@ -58,7 +84,8 @@ func crowd(ctx context.Context, env *suite.APIEnv, name string, want int) verdic
 		pod := env.Pod()
 		spec := manifest.Child(pod, "spec")
 		manifest.Child(spec, "nodeSelector")["stockade.dev/nowhere"] = "true"
-		podName := fmt.Sprintf("stockade-%s-%d", env.Nonce[:min(len(env.Nonce), 12)], i)
+		of.change(spec)
+		podName := fmt.Sprintf("stockade-%s-%s-%d", env.Nonce[:min(len(env.Nonce), 12)], of.kind, i)
 		manifest.Child(pod, "metadata")["name"] = podName
 		answer, err := env.API.Create(ctx, pod, false)
 		if answer.Code == 201 || answer.Code == 200 {
@@ -81,7 +108,8 @@ func judgeCrowd(name string, made, want int, a suite.Answer, err error) (step ve
 	case a.Code == 201 || a.Code == 200:
 		step.OK, step.Detail = true, fmt.Sprintf("%d Pods were created", made)
 		return step, made >= want
-	case a.Code == 403 && strings.Contains(a.Message, "exceeded quota"):
+	case a.Code == 403 && (strings.Contains(a.Message, "exceeded quota") || strings.Contains(a.Message, "failed quota")):
+		// The latter is how a quota refuses a Pod that does not say what it needs.
 		step.Class = verdict.ResourceLimit
 	default:
 		step.Class = verdict.Unknown

@@ -14,6 +14,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // executionRights compares the API server's list of the service's rights with all
@@ -69,7 +70,7 @@ func executionRights() suite.Scenario {
 // rights are asked for must be theirs.
 func readAccounts(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	name := "find a program of another account in namespace " + namespace
-	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	pods, step := reading.Items(ctx, env, name, core(namespace, "pods"))
 	if step != nil {
 		return *step
 	}
@@ -117,7 +118,7 @@ var publicPaths = []string{"/api", "/apis", "/healthz", "/livez", "/readyz", "/o
 // are left out, but for the one that is attacked.
 func namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step) {
 	all := append([]string{env.Namespace}, env.Components...)
-	list, step := items(ctx, env, "list the namespaces", "/api/v1/namespaces")
+	list, step := reading.Items(ctx, env, "list the namespaces", "/api/v1/namespaces")
 	if step != nil {
 		return nil, step
 	}

@@ -106,7 +106,7 @@ var rules = []rule{
 		id: "require-emptydir", title: "Create a Pod with a volume in the playground",
 		about: "Every other kind of volume brings something from outside: a folder of the node, a secret, a token, a disk.",
 		says:  "only emptyDir", standard: "volume", severity: suite.Critical,
-		mutants: []string{"playground-no-volume-rule"},
+		mutants: []string{"playground-no-volume-rule", "playground-volume-deny-list"},
 		cases: []variant{
 			{"a folder of the node", manifest.Volume(object{"hostPath": object{"path": "/run/containerd"}})},
 			{"a secret", manifest.Volume(object{"secret": object{"secretName": "stockade"}})},
@@ -115,6 +115,11 @@ var rules = []rule{
 				object{"serviceAccountToken": object{"path": "token", "audience": "stockade.test"}}}}})},
 			{"a persistent volume", manifest.Volume(object{"persistentVolumeClaim": object{"claimName": "stockade"}})},
 			{"a driver's volume", manifest.Volume(object{"csi": object{"driver": "csi.stockade.test"}})},
+			// Pod Security's level restricted takes these two.
+			{"a disk made for it", manifest.Volume(object{"ephemeral": object{"volumeClaimTemplate": object{"spec": object{
+				"accessModes": []any{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": "1Gi"}}}}}})},
+			{"what the API server says of it", manifest.Volume(object{"downwardAPI": object{"items": []any{
+				object{"path": "labels", "fieldRef": object{"fieldPath": "metadata.labels"}}}}})},
 		},
 	}, {
 		id: "require-no-token", title: "Create a Pod with a service account token in the playground",

@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // runtimeSocket accepts Absent alone. It asks the API server and not the Pods:
@@ -50,7 +51,7 @@ func runtimeSocket() suite.Scenario {
 
 func readPods(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
 	name := "find a way to the node in namespace " + namespace
-	pods, step := items(ctx, env, name, core(namespace, "pods"))
+	pods, step := reading.Items(ctx, env, name, core(namespace, "pods"))
 	if step != nil {
 		return *step
 	}

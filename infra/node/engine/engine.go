@@ -110,6 +110,11 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("locating the engine: %s is %d bytes long and a Unix socket allows %d; set STOCKADE_HOME to a shorter path",
 			longest, len(longest), maxSocketPath)
 	}
+	// They separate paths where nothing can be quoted: in PATH, in docker's volumes,
+	// in the options of an overlay mount.
+	if i := strings.IndexAny(home, `:,\`); i >= 0 {
+		return nil, fmt.Errorf("locating the engine: there is a %q in %s, which mounts cannot have in a path; set STOCKADE_HOME to another", home[i], home)
+	}
 	return e, nil
 }
 

@@ -30,6 +30,15 @@ func TestAHomeTooLongForASocketIsRefusedWithARemedy(t *testing.T) {
 	require.ErrorContains(t, err, "no home folder")
 }
 
+func TestAHomeThatCannotBeMountedIsRefusedBeforeAnythingIsBuilt(t *testing.T) {
+	for _, home := range []string{"/a:b", "/a,b", `/a\b`} {
+		_, err := New(Options{Home: home})
+		assert.ErrorContains(t, err, "set STOCKADE_HOME to another", home)
+	}
+	_, err := New(Options{Home: "/a b"})
+	assert.NoError(t, err)
+}
+
 func TestTheEnginesEnvironmentLeadsToNoOtherDocker(t *testing.T) {
 	t.Setenv("DOCKER_CONTEXT", "production")
 	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
@@ -63,8 +72,15 @@ func TestAHomeRemembersItsNamespace(t *testing.T) {
 }
 
 func TestDaemonsDoNotInheritTheCallersDockerOrProxies(t *testing.T) {
-	got := daemonEnv([]string{"PATH=/bin", "https_proxy=http://192.0.2.1", "NO_PROXY=x", "DOCKER_HOST=y", "LISTEN_FDS=3", "NOTIFY_SOCKET=z", enteredEnv + "=stockade"})
+	got := daemonEnv([]string{"PATH=/bin", "https_proxy=http://192.0.2.1", "NO_PROXY=x", "DOCKER_HOST=y", "LISTEN_FDS=3", "NOTIFY_SOCKET=z", enteredMark + "=stockade"})
 	assert.Equal(t, []string{"PATH=/bin"}, got)
+}
+
+func TestNoProxyOfTheMachinesIsAskedForInTheSeal(t *testing.T) {
+	e, err := New(Options{Home: t.TempDir(), Name: "stockade-1"})
+	require.NoError(t, err)
+	got := e.enteredEnv([]string{"PATH=/bin", "HTTPS_PROXY=http://192.0.2.1:3128", "http_proxy=x", "DOCKER_CONTEXT=y", "GOPROXY=https://goproxy.example"})
+	assert.Equal(t, []string{"PATH=/bin", "GOPROXY=https://goproxy.example", "STOCKADE_ENTERED=stockade-1"}, got)
 }
 
 func TestTheDaemonsConfigurationStaysInItsFolder(t *testing.T) {

@@ -26,9 +26,9 @@ import (
 // netnsDir is where iproute2 keeps named network namespaces (ip-netns(8)).
 const netnsDir = "/run/netns"
 
-// enteredEnv marks a process that Enter made, so that a failed Enter cannot
+// enteredMark marks a process that Enter made, so that a failed Enter cannot
 // re-execute for ever. It proves nothing; Inside asks the kernel.
-const enteredEnv = "STOCKADE_ENTERED"
+const enteredMark = "STOCKADE_ENTERED"
 
 func (e *Engine) nsPath() string { return filepath.Join(netnsDir, e.opts.Name) }
 
@@ -179,14 +179,14 @@ func (e *Engine) Enter() error {
 	if inside {
 		return nil
 	}
-	if os.Getenv(enteredEnv) == e.opts.Name {
+	if os.Getenv(enteredMark) == e.opts.Name {
 		return fmt.Errorf("entering the seal: the process was started inside %s and is not there any more; run `stockade down` and `stockade up`", e.opts.Name)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("entering the seal: finding this program: %w", err)
 	}
-	env := append(os.Environ(), enteredEnv+"="+e.opts.Name)
+	env := e.enteredEnv(os.Environ())
 
 	// Executing from a thread that has moved ends all others and makes its
 	// namespace that of the whole process.
@@ -198,6 +198,14 @@ func (e *Engine) Enter() error {
 		return fmt.Errorf("entering the seal: executing %s: %w", self, err)
 	}
 	return nil
+}
+
+// enteredEnv is the environment of a process that has entered. No proxy of the
+// machine's can be reached from there, and client-go would ask one for the API server,
+// whose address is none of those that go past a proxy by themselves: a cluster that is
+// well looked broken, and was replaced.
+func (e *Engine) enteredEnv(environ []string) []string {
+	return append(daemonEnv(environ), enteredMark+"="+e.opts.Name)
 }
 
 // isNsfs reports whether path is a live namespace.

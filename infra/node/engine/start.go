@@ -157,8 +157,8 @@ func (e *Engine) launch(name string, where func(func() error) error, program str
 	return cmd, nil
 }
 
-// daemonEnv leaves out what would make the daemons behave differently from one
-// caller to the next: proxies (there is no way out), a user's Docker settings,
+// daemonEnv leaves out what would make the daemons, and what lives in the seal, behave
+// differently from one caller to the next: proxies (there is no way out), a user's Docker settings,
 // systemd's socket activation.
 func daemonEnv(environ []string) []string {
 	var kept []string
@@ -166,7 +166,7 @@ func daemonEnv(environ []string) []string {
 		name, _, _ := strings.Cut(kv, "=")
 		upper := strings.ToUpper(name)
 		if strings.HasSuffix(upper, "_PROXY") || strings.HasPrefix(upper, "DOCKER_") ||
-			strings.HasPrefix(upper, "LISTEN_") || upper == "NOTIFY_SOCKET" || upper == enteredEnv {
+			strings.HasPrefix(upper, "LISTEN_") || upper == "NOTIFY_SOCKET" || upper == enteredMark {
 			continue
 		}
 		kept = append(kept, kv)
@@ -260,7 +260,7 @@ func (e *Engine) runtimeWrapper(ctx context.Context) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", path, "./cmd/runc-wrapper")
 	cmd.Dir = e.opts.Source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly", "GO111MODULE=on")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the wrapper around runc: %w: %s", err, strings.TrimSpace(string(out)))
 	}

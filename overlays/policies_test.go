@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlays
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/all"
+)
+
+// read are the scenarios that read network policies, by the overlay in which they
+// have to hold.
+var read = map[string][]string{
+	Reference:           {"sandbox.egress-policy", "sandbox.ingress-policy"},
+	KodeGopherDev:       {"kode-gopher.port-policy", "kode-gopher.private-policy"},
+	KodeGopherSharedDev: {"kode-gopher.port-policy", "kode-gopher.private-policy", "kode-gopher.egress-policy", "kode-gopher.server-policy"},
+	Playground:          {"playground.egress-policy", "playground.ingress-policy"},
+}
+
+// stored answers as an API server that has the objects, and what their controllers
+// make of them: a template's network policy, and a Pod of it.
+func stored(t *testing.T, namespace string, objects []unstructured.Unstructured) *suite.APIEnv {
+	t.Helper()
+	lists := map[string][]any{}
+	pod := suite.Object{}
+	for _, o := range objects {
+		const policies = "/networkpolicies"
+		switch o.GetKind() {
+		case "NetworkPolicy":
+			path := "/apis/networking.k8s.io/v1/namespaces/" + o.GetNamespace() + policies
+			lists[path] = append(lists[path], o.Object)
+		case "CiliumNetworkPolicy":
+			path := "/apis/cilium.io/v2/namespaces/" + o.GetNamespace() + "/ciliumnetworkpolicies"
+			lists[path] = append(lists[path], o.Object)
+		case "FQDNNetworkPolicy":
+			path := "/apis/networking.gke.io/v1alpha1/namespaces/" + o.GetNamespace() + "/fqdnnetworkpolicies"
+			lists[path] = append(lists[path], o.Object)
+		case "Deployment":
+			path := "/api/v1/namespaces/" + o.GetNamespace() + "/pods"
+			of, _, err := unstructured.NestedMap(o.Object, "spec", "template")
+			require.NoError(t, err)
+			lists[path] = append(lists[path], of)
+		case "PodTemplate":
+			pod, _, _ = unstructured.NestedMap(o.Object, "template")
+		case "SandboxTemplate":
+			pod, _, _ = unstructured.NestedMap(o.Object, "spec", "podTemplate")
+			if managed, _, _ := unstructured.NestedString(o.Object, "spec", "networkPolicyManagement"); managed != "Managed" {
+				continue
+			}
+			spec, _, err := unstructured.NestedMap(o.Object, "spec", "networkPolicy")
+			require.NoError(t, err)
+			spec["podSelector"] = map[string]any{"matchLabels": pod["metadata"].(map[string]any)["labels"]} //nolint:forcetypeassert // it has labels
+			spec["policyTypes"] = []any{"Ingress", "Egress"}
+			path := "/apis/networking.k8s.io/v1/namespaces/" + namespace + policies
+			lists[path] = append(lists[path], map[string]any{"metadata": map[string]any{"name": o.GetName() + "-network-policy"}, "spec": spec})
+		}
+	}
+	return &suite.APIEnv{
+		Nonce: strings.Repeat("a", 32), Namespace: namespace, Live: "live", Components: []string{"playground-system"},
+		Pod: func() suite.Object { return pod },
+		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
+			require.Equal(t, http.MethodGet, r.Verb)
+			switch r.Path {
+			case "/apis/cilium.io":
+				return suite.Answer{Code: 200, Object: suite.Object{"versions": []any{map[string]any{"version": "v2"}}}}, nil
+			case "/apis/networking.gke.io":
+				return suite.Answer{Code: 200, Object: suite.Object{"versions": []any{map[string]any{"version": "v1alpha1"}}}}, nil
+			case "/apis/networking.gke.io/v1alpha1":
+				return suite.Answer{Code: 200, Object: suite.Object{"resources": []any{map[string]any{"name": "fqdnnetworkpolicies", "namespaced": true}}}}, nil
+			case "/apis/cilium.io/v2":
+				return suite.Answer{Code: 200, Object: suite.Object{"resources": []any{map[string]any{"name": "ciliumnetworkpolicies", "namespaced": true}}}}, nil
+			case "/api/v1/namespaces/" + namespace + "/pods/live":
+				return suite.Answer{Code: 200, Object: pod}, nil
+			}
+			if strings.Contains(r.Path, "/namespaces/") {
+				return suite.Answer{Code: 200, Object: suite.Object{"items": slices.Concat([]any{}, lists[r.Path])}}, nil
+			}
+			return suite.Answer{Code: 404}, nil
+		},
+	}
+}
+
+func judged(t *testing.T, id string, e *suite.APIEnv) verdict.Result {
+	t.Helper()
+	s, ok := all.Registry.Get(id)
+	require.True(t, ok, id)
+	attempt := func(nonce string, act suite.APIAction) []verdict.Attempt {
+		return []verdict.Attempt{{Nonce: nonce, Complete: true, Steps: act(t.Context(), e), Start: time.Now(), End: time.Now()}}
+	}
+	return verdict.Decide(verdict.Evidence{Attempts: attempt("a", s.Ask), Controls: attempt("c", s.AskControl), Accept: s.Accept})
+}
+
+func TestTheNetworkPoliciesOfEveryDeploymentAreReadAndHold(t *testing.T) {
+	namespaces := map[string]string{Reference: ReferenceNamespace, KodeGopherDev: KodeGopherNamespace,
+		KodeGopherSharedDev: KodeGopherSharedNamespace, Playground: PlaygroundNamespace}
+	for overlay, ids := range read {
+		objects := rendered(t, overlay)
+		lists := [][]unstructured.Unstructured{nil}
+		if overlay == KodeGopherSharedDev {
+			lists = nil
+			for _, dialect := range []Dialect{Cilium, GKE} {
+				list, err := AllowList(dialect, AllowListArgs{Namespace: namespaces[overlay], Name: "kode-gopher-egress",
+					Labels: map[string]string{"app": "kode-gopher-sandbox"}, Hosts: []string{"*.googleapis.com", "proxy.golang.org"}})
+				require.NoError(t, err)
+				lists = append(lists, list)
+			}
+		}
+		for _, list := range lists {
+			for _, id := range ids {
+				r := judged(t, id, stored(t, namespaces[overlay], slices.Concat(objects, list)))
+				assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
+			}
+		}
+	}
+}
+
+// This is the kill matrix of these scenarios, without a cluster.
+func TestAMutantOfANetworkPolicyIsKilledByReadingIt(t *testing.T) {
+	var reading []string
+	for _, ids := range read {
+		reading = append(reading, ids...)
+	}
+	killed := map[string]bool{}
+	for _, m := range mutants(t) {
+		for _, id := range m.Kills {
+			if !slices.Contains(reading, id) {
+				continue
+			}
+			objects, err := m.Render(module(t))
+			require.NoError(t, err)
+			r := judged(t, id, stored(t, m.Namespace(), objects))
+			assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s: %s %s", m.ID, id, r.Reason(), r.Detail())
+			killed[id] = true
+		}
+	}
+	for _, id := range reading {
+		assert.True(t, killed[id], "no mutant is killed by %s", id)
+	}
+}

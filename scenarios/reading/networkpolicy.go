@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reading
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
+)
+
+// Direction is one of the two that a network policy speaks of.
+type Direction string
+
+// The directions, as a policy's fields are called.
+const (
+	Egress  Direction = "egress"
+	Ingress Direction = "ingress"
+)
+
+// PoliciesOf is the path of a namespace's network policies.
+func PoliciesOf(namespace string) string {
+	return "/apis/networking.k8s.io/v1/namespaces/" + namespace + "/networkpolicies"
+}
+
+// rules returns a policy's rules for a direction, and whether it speaks of that
+// direction at all.
+func (d Direction) rules(policy suite.Object) (speaks bool, allowed []any) {
+	spec := manifest.Map(policy, "spec")
+	speaks = slices.ContainsFunc(texts(spec, "policyTypes"), func(t string) bool { return strings.EqualFold(t, string(d)) })
+	allowed, _ = spec[string(d)].([]any)
+	return speaks, allowed
+}
+
+// selection is whom a selector takes in.
+type selection int
+
+const (
+	nobody selection = iota
+	somebody
+	unread
+)
+
+// selects tells whether a policy selects a Pod with the labels. Nil labels are
+// those of any Pod, which only an empty selector selects.
+func selects(policy suite.Object, labels suite.Object) selection {
+	return match(manifest.Map(policy, "spec", "podSelector"), labels)
+}
+
+func match(selector suite.Object, labels suite.Object) selection {
+	for key, want := range manifest.Map(selector, "matchLabels") {
+		if got, has := labels[key]; !has || got != want {
+			return nobody
+		}
+	}
+	if expressions, _ := selector["matchExpressions"].([]any); len(expressions) > 0 {
+		return unread
+	}
+	return somebody
+}
+
+// DefaultDeny looks for a policy that selects a Pod with the labels, or every Pod
+// where these are nil, and speaks of the direction: without one, everything is
+// allowed. Policies add up, so that one is enough. It is a pure function.
+func DefaultDeny(name string, d Direction, policies []suite.Object, labels suite.Object) verdict.Step {
+	for _, p := range policies {
+		if speaks, _ := d.rules(p); speaks && selects(p, labels) == somebody {
+			return verdict.Step{Name: name, Class: verdict.Absent, Detail: manifest.Name(p) + " denies what no policy allows"}
+		}
+	}
+	return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
+}
+
+// AllowsNothing looks for a policy that selects a Pod with the labels and allows
+// anything. It is a pure function.
+func AllowsNothing(name string, d Direction, policies []suite.Object, labels suite.Object) verdict.Step {
+	unsure := ""
+	for _, p := range policies {
+		speaks, allowed := d.rules(p)
+		if !speaks || len(allowed) == 0 {
+			continue
+		}
+		switch selects(p, labels) {
+		case nobody:
+		case unread:
+			unsure = manifest.Name(p) + " allows something, and whom it selects is not read"
+		case somebody:
+			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s allows %v", manifest.Name(p), allowed)}
+		}
+	}
+	if unsure != "" {
+		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: unsure}
+	}
+	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies allows it", len(policies))}
+}
+
+// AllowsSomething finds a policy that allows something: by the same reading, in a
+// list where there has to be one. It is a pure function.
+func AllowsSomething(name string, d Direction, policies []suite.Object) verdict.Step {
+	for _, p := range policies {
+		if speaks, allowed := d.rules(p); speaks && len(allowed) > 0 {
+			return verdict.Step{Name: name, OK: true, Detail: manifest.Name(p)}
+		}
+	}
+	return verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("none of %d policies is one", len(policies))}
+}
+
+// Peer is one that a policy may let in: the Pods with a label, of a namespace.
+type Peer struct {
+	// Namespace is empty for the policy's own.
+	Namespace string
+	// Label and Value are what all of them have. Without a label they are all Pods
+	// of the namespaces that have the label Mark with the value true.
+	Label, Value string
+	Mark         string
+}
+
+// is tells whether a peer of a policy is this one, or a part of it: more labels,
+// and expressions, only narrow it.
+func (p Peer) is(peer suite.Object) bool {
+	where := manifest.Map(peer, "namespaceSelector", "matchLabels")
+	if p.Mark != "" {
+		return where[p.Mark] == "true"
+	}
+	here := p.Namespace == "" && peer["namespaceSelector"] == nil || p.Namespace != "" && where[namespaceLabel] == p.Namespace
+	return here && manifest.Map(peer, "podSelector", "matchLabels")[p.Label] == p.Value
+}
+
+// namespaceLabel is what the API server itself gives to every namespace.
+const namespaceLabel = "kubernetes.io/metadata.name"
+
+// LetsInOnly looks for a policy that selects a Pod with the labels and lets in
+// more than the peers, each at its ports, where it has some: everybody, addresses,
+// every Pod of a namespace or of all, a sandbox with the labels given. Of a peer that is none of these, and none of the allowed,
+// nothing is concluded. It is a pure function.
+func LetsInOnly(name string, peers []Outlet, policies []suite.Object, labels, sandbox suite.Object) verdict.Step {
+	unsure := ""
+	for _, p := range policies {
+		speaks, allowed := Ingress.rules(p)
+		if !speaks || len(allowed) == 0 {
+			continue
+		}
+		switch selects(p, labels) {
+		case nobody:
+			continue
+		case unread:
+			unsure = manifest.Name(p) + " lets somebody in, and whom it selects is not read"
+			continue
+		case somebody:
+		}
+		for _, rule := range objects(manifest.Map(p, "spec"), string(Ingress)) {
+			from := objects(rule, "from")
+			if len(from) == 0 {
+				return verdict.Step{Name: name, OK: true, Detail: manifest.Name(p) + " lets everybody in"}
+			}
+			for _, peer := range from {
+				switch judgePeer(peer, portsOf(rule), peers, sandbox) {
+				case nobody:
+				case somebody:
+					return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s lets in %v", manifest.Name(p), peer)}
+				case unread:
+					unsure = fmt.Sprintf("%s lets in %v, and who that is cannot be told", manifest.Name(p), peer)
+				}
+			}
+		}
+	}
+	if unsure != "" {
+		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: unsure}
+	}
+	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
+}
+
+// judgePeer tells whether a peer lets in somebody who is none of the allowed, or one
+// of them at other ports than its own.
+func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suite.Object) selection {
+	if peer["ipBlock"] != nil {
+		return somebody // whoever has the address
+	}
+	pods, where := manifest.Map(peer, "podSelector"), manifest.Map(peer, "namespaceSelector")
+	for _, a := range allowed {
+		switch {
+		case !a.is(peer):
+		case len(a.Ports) > 0 && within("", ports, a.Ports).open != "":
+			return somebody
+		default:
+			return nobody
+		}
+	}
+	switch {
+	case empty(pods), peer["namespaceSelector"] != nil && empty(where):
+		// Every Pod of a namespace, or whoever gives himself a label in one of his own.
+		return somebody
+	case peer["namespaceSelector"] == nil && match(pods, sandbox) == somebody:
+		return somebody // a session's sandbox
+	}
+	return unread
+}
+
+func empty(selector suite.Object) bool {
+	expressions, _ := selector["matchExpressions"].([]any)
+	return len(manifest.Map(selector, "matchLabels")) == 0 && len(expressions) == 0
+}
+
+// PolicyGroups are the API groups that have network policies besides Kubernetes'
+// own: Cilium's, GKE's, those of the cluster's administrator, Calico's and Antrea's.
+// What one of them allows, Kubernetes' own do not deny.
+var PolicyGroups = []string{"cilium.io", "networking.gke.io", "policy.networking.k8s.io", "crd.projectcalico.org", "projectcalico.org", "crd.antrea.io"}
+
+// Others looks for network policies of the groups, in every version that the
+// cluster serves. One of them is nothing that this suite could read, but for those
+// of Cilium's, and of GKE's of host names, that say nothing of the direction; a
+// cluster without the group has none.
+func Others(ctx context.Context, env *suite.APIEnv, d Direction) []verdict.Step {
+	steps := make([]verdict.Step, 0, len(PolicyGroups))
+	for _, group := range PolicyGroups {
+		steps = append(steps, others(ctx, env, group, func(_ string, p suite.Object) finding {
+			if saysNothing(p, d) {
+				return finding{}
+			}
+			return isUnread("rules for %s", d)
+		}))
+	}
+	return steps
+}
+
+// hostNames is GKE's kind of policy for host names, which speaks of egress alone.
+const hostNames = "fqdnnetworkpolicies"
+
+// others looks for the policies of one group, of which Cilium's and GKE's of host
+// names are read.
+func others(ctx context.Context, env *suite.APIEnv, group string, read func(resource string, policy suite.Object) finding) verdict.Step {
+	step := verdict.Step{Name: "find a network policy of " + group}
+	root := "/apis/" + group
+	about, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: root})
+	if err == nil && about.Code == http.StatusNotFound {
+		step.Class, step.Detail = verdict.Absent, "the cluster does not have the group"
+		return step
+	}
+	versions, problem := list(ctx, env, step.Name, root, "versions")
+	if problem != nil {
+		return *problem
+	}
+	var f finding
+	for _, v := range versions {
+		of := fmt.Sprintf("%s/%v", root, v["version"])
+		kinds, problem := list(ctx, env, step.Name, of, "resources")
+		if problem != nil {
+			return *problem
+		}
+		for _, k := range kinds {
+			resource := fmt.Sprint(k["name"])
+			if !strings.Contains(resource, "networkpolic") || strings.Contains(resource, "/") {
+				continue
+			}
+			path := of + "/" + resource
+			if k["namespaced"] == true {
+				path = of + "/namespaces/" + env.Namespace + "/" + resource
+			}
+			found, problem := Items(ctx, env, step.Name, path)
+			if problem != nil {
+				return *problem
+			}
+			for _, p := range found {
+				one := isUnread("rules of its own kind")
+				if group == "cilium.io" || resource == hostNames {
+					one = read(resource, p)
+				}
+				if one.open != "" {
+					one.open = fmt.Sprintf("%s %s leads to %s", resource, manifest.Name(p), one.open)
+				}
+				if one.unread != "" {
+					one.unread = fmt.Sprintf("%s %s has %s", resource, manifest.Name(p), one.unread)
+				}
+				f = f.worse(one)
+			}
+		}
+	}
+	if len(versions) == 0 {
+		step.Class, step.Detail = verdict.Unknown, "the cluster serves no version of the group"
+		return step
+	}
+	return f.step(step.Name, "there is none that allows it")
+}
+
+// saysNothing tells whether a policy has no rule at all for a direction. Cilium's
+// have their rules in spec, in specs, or in both.
+func saysNothing(policy suite.Object, d Direction) bool {
+	specs := objects(policy, "specs")
+	if spec, ok := policy["spec"].(object); ok {
+		specs = append(specs, spec)
+	}
+	for _, spec := range specs {
+		if rules, ok := spec[string(d)]; ok && rules != nil {
+			return false
+		}
+	}
+	return len(specs) > 0
+}
