@@ -249,9 +249,9 @@ func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
 	assert.NotEqual(t, sandbox["metadata"], c.sandbox()["metadata"], "each has a name of its own")
 }
 
-// What scenarios read of a claim's target they read as the administrator; it has no
+// What scenarios read of such a target they read as the administrator; it has no
 // program of its own as which they could ask.
-func TestATargetOfClaimsIsReadByTheAdministratorAlone(t *testing.T) {
+func TestATargetWithAPoolIsReadByTheAdministratorAlone(t *testing.T) {
 	f := &Field{}
 	pretended(t, nil).boxes.furnish(f)
 	require.NotNil(t, f.Do)

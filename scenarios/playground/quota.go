@@ -52,7 +52,7 @@ var scopes = []scope{
 	{fmt.Sprintf("create %d Pods that end by themselves", manyPods), "ending", func(spec object) {
 		spec["activeDeadlineSeconds"] = int64(600)
 	}},
-	{fmt.Sprintf("create %d Pods that ask for no resources", manyPods), "idle", manifest.InContainers(func(c object) { delete(c, "resources") })},
+	{fmt.Sprintf("create %d Pods that ask for no resources", manyPods), "idle", manifest.InContainers(manifest.Without("resources"))},
 }
 
 // crowds ends with the first kind that no quota stops: one is enough for a breach.
