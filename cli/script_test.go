@@ -100,7 +100,7 @@ func TestTheTimeToldIsThatOfTheWholeCommand(t *testing.T) {
 	env := map[string]string{"STOCKADE_HOME": t.TempDir(), "FAKE_INSIDE": "1"}
 	var out, err bytes.Buffer
 	app := fake.App(func(k string) string { return env[k] }, nil, &out, &err)
-	app.Runner = nested{app.Runner, func() { time.Sleep(200 * time.Millisecond) }}
+	app.Runner = nested{app.Runner, func() { <-time.After(200 * time.Millisecond) }}
 	assert.Zero(t, app.Run(t.Context(), []string{"run"}))
 	assert.Contains(t, err.String(), "s · report kept")
 	assert.NotRegexp(t, ` 0\.[01]s · report kept`, err.String())

@@ -67,7 +67,7 @@ func (m *mocks) NewResource(args pulumi.MockResourceArgs) (string, resource.Prop
 	defer m.mu.Unlock()
 	if args.Name == "last" {
 		for _, urn := range args.RegisterRPC.GetDependencies() {
-			m.last = append(m.last, string(resource.URN(urn).Name()))
+			m.last = append(m.last, resource.URN(urn).Name())
 		}
 		slices.Sort(m.last)
 	}

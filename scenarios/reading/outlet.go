@@ -5,6 +5,7 @@ package reading
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -307,9 +308,7 @@ func (o Outlets) cilium(policy suite.Object, labels suite.Object) (f finding) {
 // plain is a selector of Cilium's without the sources of its labels.
 func plain(selector suite.Object) suite.Object {
 	out, labels := object{}, object{}
-	for k, v := range selector {
-		out[k] = v
-	}
+	maps.Copy(out, selector)
 	for k, v := range manifest.Map(selector, "matchLabels") {
 		k = strings.TrimPrefix(strings.TrimPrefix(k, "k8s:"), "any:")
 		labels[k] = v
