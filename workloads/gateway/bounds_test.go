@@ -85,9 +85,10 @@ func TestBodiesAreBoundedForAUserAndForAll(t *testing.T) {
 		wg.Go(func() {
 			// What an earlier request took is given back a moment after its answer.
 			for code := http.StatusTooManyRequests; code == http.StatusTooManyRequests; {
+				// Before it answers, the server reads as much of a body as it leaves unread.
 				r, w := io.Pipe()
 				wg.Go(func() {
-					_, _ = io.WriteString(w, " ") // which fails where nobody reads
+					_, _ = io.WriteString(w, strings.Repeat(" ", 512<<10)) // fails where nobody reads
 					<-end
 					_ = w.Close()
 				})
