@@ -89,6 +89,9 @@ func (a *App) sides(args []string) ([]*report.Report, error) {
 // read any more are passed over, as are proofs, and runs against another target
 // than the profile's own.
 func (a *App) newest(profiles []string) (map[string]*report.Report, error) {
+	if len(profiles) == 0 {
+		return nil, nil // files alone are compared
+	}
 	kept, err := a.kept()
 	if err != nil {
 		return nil, err
