@@ -215,10 +215,8 @@ func guards(rule suite.Object, d Door, version string) bool {
 // inNamespace reads a selector of namespaces. One that cannot be read selects none:
 // the rule is then looked for elsewhere.
 func inNamespace(selector, labels suite.Object) bool {
-	for key, want := range manifest.Map(selector, "matchLabels") {
-		if got, has := labels[key]; !has || got != want {
-			return false
-		}
+	if !hasLabels(selector, labels) {
+		return false
 	}
 	for _, e := range objects(selector, "matchExpressions") {
 		got, has := labels[fmt.Sprint(e["key"])]

@@ -45,16 +45,10 @@ func list(ctx context.Context, env *suite.APIEnv, name, path, field string) ([]s
 	if step != nil {
 		return nil, step
 	}
-	all, ok := o[field].([]any)
-	if !ok {
+	if _, ok := o[field].([]any); !ok {
 		return nil, &verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("%s: the answer has no %s", path, field)}
 	}
-	out := make([]suite.Object, 0, len(all))
-	for _, x := range all {
-		o, _ := x.(object)
-		out = append(out, o)
-	}
-	return out, nil
+	return objects(o, field), nil
 }
 
 // objects are those of a list in a field.

@@ -53,15 +53,23 @@ func selects(policy suite.Object, labels suite.Object) selection {
 }
 
 func match(selector suite.Object, labels suite.Object) selection {
-	for key, want := range manifest.Map(selector, "matchLabels") {
-		if got, has := labels[key]; !has || got != want {
-			return nobody
-		}
+	if !hasLabels(selector, labels) {
+		return nobody
 	}
 	if expressions, _ := selector["matchExpressions"].([]any); len(expressions) > 0 {
 		return unread
 	}
 	return somebody
+}
+
+// hasLabels tells whether the labels have all that a selector wants by matchLabels.
+func hasLabels(selector, labels suite.Object) bool {
+	for key, want := range manifest.Map(selector, "matchLabels") {
+		if got, has := labels[key]; !has || got != want {
+			return false
+		}
+	}
+	return true
 }
 
 // DefaultDeny looks for a policy that selects a Pod with the labels, or every Pod

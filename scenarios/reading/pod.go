@@ -38,12 +38,17 @@ func NobodyElse(ctx context.Context, env *suite.APIEnv, peers []Outlet) []verdic
 // SomebodyLetIn is the control: by the same reading, the policy is found that lets
 // somebody in.
 func SomebodyLetIn(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-	const name = "find the policy that lets somebody in"
+	return findAllowing(ctx, env, "find the policy that lets somebody in", Ingress)
+}
+
+// findAllowing reads the policies of the target's namespace, of which one has to
+// allow something.
+func findAllowing(ctx context.Context, env *suite.APIEnv, name string, d Direction) []verdict.Step {
 	policies, step := Items(ctx, env, name, PoliciesOf(env.Namespace))
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	return []verdict.Step{AllowsSomething(name, Ingress, policies)}
+	return []verdict.Step{AllowsSomething(name, d, policies)}
 }
 
 // CallersOnly looks, for each running Pod of the target's namespace that has one of
