@@ -29,6 +29,15 @@ STOCKADE := bin/stockade
 FUZZTIME ?= 20000x
 FUZZ_DIRS ?= $(shell grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u)
 
+# $(call slow,WHAT,COMMAND) runs what takes minutes where nothing is compiled yet, and
+# says every ten seconds that it goes on.
+define slow
+@echo '$(2)'; \
+(while sleep 10 > /dev/null 2>&1; do echo "   … $(1), $$SECONDS s"; done) & \
+trap "kill $$! 2> /dev/null || true" EXIT; \
+$(2)
+endef
+
 ##@ The two commands
 
 .PHONY: attack
@@ -60,9 +69,9 @@ down: build ## Remove all of it; images and reports are kept
 pulumi: images plugins program ## Build the Pulumi engine, its plugins and our program
 	$(STOCKADE) images build --pulumi
 plugins:
-	go build -o bin/ ./cmd/pulumi-language-go ./cmd/pulumi-resource-stockade ./cmd/policy
+	$(call slow,building Pulumi's plugins,go build -o bin/ ./cmd/pulumi-language-go ./cmd/pulumi-resource-stockade ./cmd/policy)
 program:
-	go build -o bin/stockade-program .
+	$(call slow,building our Pulumi program with Google's SDK,go build -o bin/stockade-program .)
 
 .PHONY: dev-stack preview deploy destroy
 dev-stack: pulumi
@@ -123,7 +132,7 @@ fuzz: ## Fuzz every fuzz target of FUZZ_DIRS (all) for FUZZTIME (20000x: so many
 
 .PHONY: build
 build: ## Build bin/stockade
-	go build -ldflags '-X github.com/stockade-dev/stockade/cli.Version=$(VERSION)' -o $(STOCKADE) ./cmd/stockade
+	$(call slow,building $(STOCKADE),go build -ldflags "-X github.com/stockade-dev/stockade/cli.Version=$(VERSION)" -o $(STOCKADE) ./cmd/stockade)
 
 .PHONY: lint
 lint: ## Check the format and what go vet finds
