@@ -113,6 +113,9 @@ type Place struct {
 	// Tokens are those of the callers of the shared kode-gopher, as digests, in
 	// the form that its server reads.
 	Tokens string `json:"tokens,omitempty"`
+	// SignerKeys are the public keys of who signs ID tokens for it, a JSON Web Key
+	// Set.
+	SignerKeys string `json:"signerKeys,omitempty"`
 	// RangeCA is the certificate authority of the range, in PEM.
 	RangeCA string `json:"rangeCA,omitempty"`
 }

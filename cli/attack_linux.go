@@ -88,10 +88,16 @@ func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
 	if err != nil {
 		return nil, err
 	}
+	var signIn *suite.SignIn
+	if t.SignIn != "" {
+		if signIn, err = descriptor.ReadSignIn(t.SignIn); err != nil {
+			return nil, err
+		}
+	}
 	return runner.NewKube(runner.KubeOptions{
 		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
-		Router: routerOf(t), Gateway: t.Gateway, Callers: callers,
+		Router: routerOf(t), Gateway: t.Gateway, Callers: callers, SignIn: signIn,
 	})
 }
 
@@ -315,7 +321,7 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 		t := f.Targets[name]
 		// What a dead run's sessions had is the server's to end, so that nobody has
 		// to call it here.
-		t.Gateway, t.Callers = "", ""
+		t.Gateway, t.Callers, t.SignIn = "", "", ""
 		g, err := f.ground(t)
 		if err != nil {
 			return nil, nil, err

@@ -4,9 +4,13 @@ package cli
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -15,16 +19,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-jose/go-jose/v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/infra/atomicfile"
 	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/infra/node"
 	"github.com/stockade-dev/stockade/infra/progress"
 	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/workloads/gateway"
+	"github.com/stockade-dev/stockade/workloads/gateway/auth"
 	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
 
@@ -39,13 +46,16 @@ func served(namespace string) descriptor.Target {
 func (m machine) targets() map[string]descriptor.Target {
 	all := maps.Clone(targets)
 	shared := all[kodeGopherShared]
-	shared.Callers = m.callersFile()
+	shared.Callers, shared.SignIn = m.callersFile(), m.signerFile()
 	all[kodeGopherShared] = shared
 	return all
 }
 
 // callersFile has the tokens, and is a secret.
 func (m machine) callersFile() string { return m.file("callers.json") }
+
+// signerFile has the private key of who signs ID tokens, and is a secret.
+func (m machine) signerFile() string { return m.file("signer.json") }
 
 // callerNames are who may call the shared server.
 var callerNames = []string{"user1", "user2", "user3", "user4", "user5"}
@@ -63,6 +73,40 @@ func makeCallers(path string) error {
 	return nil
 }
 
+// makeSigner writes a file of a new signer, which plays Google to the server for
+// several users.
+func makeSigner(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making the key of who signs ID tokens: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("making the key of who signs ID tokens: %w", err)
+	}
+	signer := descriptor.SignIn{
+		Issuer: auth.GoogleIssuer, ClientID: overlays.DevSignIn.ClientID, KeyID: rand.Text(),
+		Key:    string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		Emails: overlays.DevSignIn.Emails, Domains: overlays.DevSignIn.Domains,
+	}
+	err = atomicfile.WriteFunc(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(signer) })
+	if err != nil {
+		return fmt.Errorf("making the key of who signs ID tokens: %w", err)
+	}
+	return nil
+}
+
+// signerKeys are the signer's public keys, a JSON Web Key Set.
+func signerKeys(s *suite.SignIn) (string, error) {
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: s.Public, KeyID: s.KeyID, Algorithm: string(jose.ES256), Use: "sig"},
+	}})
+	if err != nil {
+		return "", fmt.Errorf("writing the keys of who signs ID tokens: %w", err)
+	}
+	return string(set), nil
+}
+
 // digests are the tokens as the server knows them.
 func digests(callers map[string]string) string {
 	var b strings.Builder
@@ -72,9 +116,10 @@ func digests(callers map[string]string) string {
 	return b.String()
 }
 
-// callersLayer are the tokens of who may call the shared kode-gopher. They are
-// made before it is deployed, whoever does that, and live as long as it: random,
-// in one file of this home, and as digests in the cluster.
+// callersLayer are the tokens of who may call the shared kode-gopher, and the key of
+// who signs ID tokens for it. They are made before it is deployed, whoever does that,
+// and live as long as it: random, in files of this home, and as digests and a public
+// key in the cluster.
 type callersLayer struct{ m machine }
 
 func (callersLayer) Name() string { return "callers" }
@@ -94,17 +139,27 @@ func (l callersLayer) make(ctx context.Context, c *kube.Client) error {
 		return fmt.Errorf("looking for the server of the callers: %w", err)
 	}
 	if there {
-		if _, err := descriptor.ReadCallers(l.m.callersFile()); err == nil {
+		if l.whole() {
 			return nil
 		}
 		// The server read what is in the cluster when it started, and nobody has
-		// the tokens to that any more: it is deployed again.
+		// the secrets to that any more: it is deployed again.
 		err := c.Clientset.AppsV1().Deployments(overlays.KodeGopherSharedNamespace).Delete(ctx, overlays.KodeGopherName, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("stopping the server whose callers are lost: %w", err)
 		}
 	}
+	if err := makeSigner(l.m.signerFile()); err != nil {
+		return err
+	}
 	return makeCallers(l.m.callersFile())
+}
+
+// whole tells whether both files are there and can be read.
+func (l callersLayer) whole() bool {
+	_, errCallers := descriptor.ReadCallers(l.m.callersFile())
+	_, errSigner := descriptor.ReadSignIn(l.m.signerFile())
+	return errCallers == nil && errSigner == nil
 }
 
 func (l callersLayer) Status(context.Context) (State, error) {
@@ -119,7 +174,7 @@ func (l callersLayer) Status(context.Context) (State, error) {
 }
 
 func (l callersLayer) Down(context.Context, *progress.Reporter) error {
-	return remove(l.m.callersFile())
+	return errors.Join(remove(l.m.callersFile()), remove(l.m.signerFile()))
 }
 
 // goProxy is where programs in sandboxes take their modules from, and the host
@@ -147,21 +202,35 @@ func (m machine) kodeGopher(ctx context.Context) (s overlays.KodeGopherSettings,
 	if s.Hosts, err = (gateway.Egress{GoProxy: s.GoProxy}).Hosts(); err != nil {
 		return s, err
 	}
-	s.Tokens, s.Trust, err = m.given(ctx)
+	s.SignIn = overlays.DevSignIn
+	g, err := m.given(ctx)
+	s.Tokens, s.SignerKeys, s.Trust = g.tokens, g.signerKeys, g.ca
 	return s, err
 }
 
-// given are what this machine has made for kode-gopher: the callers' tokens, as
-// digests, and the range's certificate authority.
-func (m machine) given(ctx context.Context) (tokens, ca string, err error) {
+// given is what this machine has made for kode-gopher: the callers' tokens, as
+// digests, the public keys of who signs ID tokens, and the range's certificate
+// authority.
+type given struct{ tokens, signerKeys, ca string }
+
+func (m machine) given(ctx context.Context) (g given, err error) {
 	callers, err := descriptor.ReadCallers(m.callersFile())
 	if err != nil {
-		return "", "", err
+		return g, err
+	}
+	signer, err := descriptor.ReadSignIn(m.signerFile())
+	if err != nil {
+		return g, err
+	}
+	g.tokens = digests(callers)
+	if g.signerKeys, err = signerKeys(signer); err != nil {
+		return g, err
 	}
 	c := rangeclient.New(rangeLayer{m}.socket())
 	defer c.Close()
-	pem, err := c.CA(ctx)
-	return digests(callers), string(pem), err
+	ca, err := c.CA(ctx)
+	g.ca = string(ca)
+	return g, err
 }
 
 // serves tells whether the target's server is there, or its execution service, if

@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +74,28 @@ func TestCallersAreKnownToTheServerByDigestsAlone(t *testing.T) {
 	assert.Equal(t, State{Up: true, Detail: "user1, user2, user3, user4, user5"}, state)
 }
 
+func TestTheSignersPublicKeyIsWhatTheServerVerifiesWith(t *testing.T) {
+	l, c := homely(t)
+	require.NoError(t, l.make(t.Context(), c))
+	signer, err := descriptor.ReadSignIn(l.m.signerFile())
+	require.NoError(t, err)
+	known, err := signerKeys(signer)
+	require.NoError(t, err)
+	assert.NotContains(t, known, `"d"`, "the private part")
+	keys, err := auth.ParseKeys(strings.NewReader(known))
+	require.NoError(t, err)
+	google, err := auth.NewGoogle(auth.GoogleOptions{ClientID: signer.ClientID, Issuer: signer.Issuer, Keys: keys, Domains: signer.Domains})
+	require.NoError(t, err)
+	encode := base64.RawURLEncoding.EncodeToString
+	input := encode([]byte(`{"alg":"ES256","kid":"`+signer.KeyID+`"}`)) + "." + encode(fmt.Appendf(nil,
+		`{"iss":%q,"aud":%q,"sub":"1","email":"a@team.stockade.test","email_verified":true,"hd":%q,"exp":4102444800}`, signer.Issuer, signer.ClientID, signer.Domains[0]))
+	signature, err := signer.Sign(input)
+	require.NoError(t, err)
+	id, err := google.Verify(t.Context(), input+"."+signature)
+	require.NoError(t, err)
+	assert.True(t, id.Allowed)
+}
+
 func TestTokensLiveAsLongAsTheNamespace(t *testing.T) {
 	l, c := homely(t)
 	require.NoError(t, l.make(t.Context(), c))
@@ -87,19 +111,27 @@ func TestTokensLiveAsLongAsTheNamespace(t *testing.T) {
 
 	require.NoError(t, l.Down(t.Context(), nil))
 	assert.NoFileExists(t, l.m.callersFile())
+	assert.NoFileExists(t, l.m.signerFile())
 	require.NoError(t, l.Down(t.Context(), nil), "it may be repeated")
 	state, err := l.Status(t.Context())
 	require.NoError(t, err)
 	assert.False(t, state.Up)
 }
 
-func TestAServerWhoseCallersAreLostIsDeployedAgain(t *testing.T) {
-	l, c := homely(t, sharedNamespace(), server(2))
-	require.NoError(t, l.make(t.Context(), c))
-	assert.Len(t, l.read(t), 5)
-	list, err := c.Clientset.AppsV1().Deployments("").List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
-	assert.Empty(t, list.Items, "it would go on asking for the old tokens")
+func TestAServerWhoseCallersOrSignerAreLostIsDeployedAgain(t *testing.T) {
+	for _, lost := range []func(machine) string{machine.callersFile, machine.signerFile} {
+		l, c := homely(t, server(2))
+		require.NoError(t, l.make(t.Context(), c))
+		_, err := c.Clientset.CoreV1().Namespaces().Create(t.Context(), sharedNamespace(), metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(lost(l.m)))
+		require.NoError(t, l.make(t.Context(), c))
+		assert.Len(t, l.read(t), 5)
+		assert.FileExists(t, lost(l.m))
+		list, err := c.Clientset.AppsV1().Deployments("").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, list.Items, "it would go on asking for the old tokens")
+	}
 }
 
 func TestEveryProfilesTargetIsDeployed(t *testing.T) {
@@ -112,8 +144,9 @@ func TestEveryProfilesTargetIsDeployed(t *testing.T) {
 		assert.Equal(t, strings.HasPrefix(name, "kode-gopher"), target.Gateway != "", name)
 		if name == kodeGopherShared {
 			assert.Equal(t, filepath.Join("/h", "run", "callers.json"), target.Callers)
+			assert.Equal(t, filepath.Join("/h", "run", "signer.json"), target.SignIn)
 		} else {
-			assert.Empty(t, target.Callers, name)
+			assert.Empty(t, target.Callers+target.SignIn, name)
 		}
 	}
 	assert.Empty(t, targets[kodeGopherShared].Callers, "of no home in particular")

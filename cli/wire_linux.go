@@ -313,10 +313,12 @@ func (m machine) place(ctx context.Context, rep *progress.Reporter) (*Place, err
 	if p.Kubeconfig, err = kind.GateKubeconfig(m.home, gate); err != nil {
 		return nil, err
 	}
-	if p.Tokens, p.RangeCA, err = m.given(ctx); err != nil && p.Healthy {
-		// Without them nobody can deploy kode-gopher.
+	g, err := m.given(ctx)
+	if err != nil && p.Healthy {
+		// Without it nobody can deploy kode-gopher.
 		p.Healthy, p.Reason = false, err.Error()
 	}
+	p.Tokens, p.SignerKeys, p.RangeCA = g.tokens, g.signerKeys, g.ca
 	p.Descriptor, err = descriptor.Read(m.descriptorFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

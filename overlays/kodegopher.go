@@ -7,7 +7,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -46,6 +48,7 @@ const (
 // The keys of the Secret and of [KodeGopherTrust].
 const (
 	KodeGopherTokensKey = "tokens"
+	KodeGopherSignerKey = "keys.json"
 	KodeGopherTrustKey  = "extra.pem"
 )
 
@@ -66,16 +69,51 @@ type KodeGopherSettings struct {
 	// package auth of workloads/gateway. Whoever reads them cannot sign in with
 	// them.
 	Tokens string
+	// SignIn says whose ID tokens the shared server takes; SignerKeys are the
+	// public keys of who signs them, a JSON Web Key Set.
+	SignIn     SignIn
+	SignerKeys string
 	// Hosts are what sandboxes of the shared server may reach, as AllowListArgs
 	// has them.
 	Hosts []string
 }
+
+// SignIn is the part of Google sign-in that is no secret: the OAuth client to which
+// users sign in, and the allow-list of addresses and of Workspace domains.
+type SignIn struct {
+	ClientID        string
+	Emails, Domains []string
+}
+
+// DevSignIn is that of the server for several users on a laptop, where nobody is
+// whom Google knows: the suite signs the ID tokens.
+var DevSignIn = SignIn{
+	ClientID: "kode-gopher.stockade.test",
+	Emails:   []string{"guest@partner.stockade.test"},
+	Domains:  []string{"team.stockade.test"},
+}
+
+// settings are what the server reads out of its ConfigMap.
+func (s SignIn) settings() map[string]any {
+	return map[string]any{
+		"GOOGLE_CLIENT_ID": s.ClientID, "ALLOW_EMAILS": strings.Join(s.Emails, ","), "ALLOW_DOMAINS": strings.Join(s.Domains, ","),
+		"GOOGLE_KEYS_FILE": kodeGopherAuth + "/" + KodeGopherSignerKey,
+	}
+}
+
+// kodeGopherAuth is where the Secret is mounted in the server's Pod.
+const kodeGopherAuth = "/etc/kode-gopher"
 
 // Local adds the settings to the objects of [KodeGopher], or of a mutant of it,
 // which it changes in place.
 //
 // Errors: the objects have no server.
 func (s KodeGopherSettings) Local(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
+	return s.with(objects, nil)
+}
+
+// with adds the settings of both servers, and more of one.
+func (s KodeGopherSettings) with(objects []unstructured.Unstructured, more map[string]any) ([]unstructured.Unstructured, error) {
 	i := slices.IndexFunc(objects, func(o unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" && o.GetName() == KodeGopherName
 	})
@@ -86,6 +124,7 @@ func (s KodeGopherSettings) Local(objects []unstructured.Unstructured) ([]unstru
 	// Neither a sandbox nor, on most clusters, anything outside could ask the
 	// public checksum database about modules of one's own.
 	settings := map[string]any{"GOPROXY": s.GoProxy, "GOSUMDB": "off"}
+	maps.Copy(settings, more)
 	text, err := json.Marshal(settings) // in the order of its keys
 	if err != nil {
 		return nil, fmt.Errorf("configuring kode-gopher: %w", err)
@@ -104,7 +143,7 @@ func (s KodeGopherSettings) Local(objects []unstructured.Unstructured) ([]unstru
 //
 // Errors: as Local and [AllowList].
 func (s KodeGopherSettings) Shared(objects []unstructured.Unstructured) ([]unstructured.Unstructured, error) {
-	objects, err := s.Local(objects)
+	objects, err := s.with(objects, s.SignIn.settings())
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +155,15 @@ func (s KodeGopherSettings) Shared(objects []unstructured.Unstructured) ([]unstr
 	if err != nil {
 		return nil, fmt.Errorf("configuring kode-gopher: %w", err)
 	}
-	return append(append(objects, list...), keyed("Secret", namespace, KodeGopherName, map[string]any{
-		KodeGopherTokensKey: base64.StdEncoding.EncodeToString([]byte(s.Tokens)),
-	})), nil
+	return append(append(objects, list...), keyed("Secret", namespace, KodeGopherName, KodeGopherSecret(s.Tokens, s.SignerKeys))), nil
+}
+
+// KodeGopherSecret is the data of the shared server's Secret.
+func KodeGopherSecret(tokens, signerKeys string) map[string]any {
+	return map[string]any{
+		KodeGopherTokensKey: base64.StdEncoding.EncodeToString([]byte(tokens)),
+		KodeGopherSignerKey: base64.StdEncoding.EncodeToString([]byte(signerKeys)),
+	}
 }
 
 // keyed is a ConfigMap or a Secret.

@@ -4,6 +4,7 @@ package overlays
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -337,6 +338,7 @@ func TestEveryPodPassesPodSecurityRestricted(t *testing.T) {
 
 var configured = KodeGopherSettings{
 	GoProxy: "https://modules.example.com", Trust: "-----BEGIN CERTIFICATE-----", Tokens: "user1 sha256:00\n",
+	SignIn: SignIn{ClientID: "c", Emails: []string{"a@example.com", "b@example.com"}, Domains: []string{"example.com"}}, SignerKeys: "{}",
 	Hosts: []string{"*.googleapis.com", "modules.example.com"},
 }
 
@@ -355,11 +357,16 @@ func TestTheSettingsMakeWhatTheOverlaysAskFor(t *testing.T) {
 			return m
 		}
 		server := podSpec(t, named(t, objects, "Deployment", KodeGopherName), "spec", "template", "spec")
-		assert.Equal(t, map[string]string{"GOPROXY": configured.GoProxy, "GOSUMDB": "off"}, data("ConfigMap", server.Containers[0].EnvFrom[0].ConfigMapRef.Name))
+		settings := map[string]string{"GOPROXY": configured.GoProxy, "GOSUMDB": "off"}
+		if namespace == KodeGopherSharedNamespace {
+			maps.Copy(settings, map[string]string{"GOOGLE_CLIENT_ID": "c", "ALLOW_EMAILS": "a@example.com,b@example.com", "ALLOW_DOMAINS": "example.com",
+				"GOOGLE_KEYS_FILE": server.Containers[0].VolumeMounts[0].MountPath + "/" + KodeGopherSignerKey})
+		}
+		assert.Equal(t, settings, data("ConfigMap", server.Containers[0].EnvFrom[0].ConfigMapRef.Name))
 		assert.Equal(t, map[string]string{KodeGopherTrustKey: configured.Trust}, data("ConfigMap", KodeGopherTrust))
 		if namespace == KodeGopherSharedNamespace {
 			mounted := server.Volumes[0].Secret.SecretName
-			assert.Equal(t, map[string]string{KodeGopherTokensKey: "dXNlcjEgc2hhMjU2OjAwCg=="}, data("Secret", mounted))
+			assert.Equal(t, map[string]string{KodeGopherTokensKey: "dXNlcjEgc2hhMjU2OjAwCg==", KodeGopherSignerKey: "e30="}, data("Secret", mounted))
 			assert.Equal(t, server.Containers[0].Args[0], "-tokens="+server.Containers[0].VolumeMounts[0].MountPath+"/"+KodeGopherTokensKey)
 		}
 	}

@@ -4,7 +4,6 @@ package stacks
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -77,7 +76,8 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
-	trust, tokens := place.RangeCA.ApplyT(trusted), place.Tokens.ApplyT(known) // the second is a secret, as what it comes from
+	trust := place.RangeCA.ApplyT(trusted)
+	known := pulumi.All(place.Tokens, place.SignerKeys).ApplyT(known) // a secret, as what it comes from
 	how := map[string]workload{
 		overlays.Reference: {change: warm(s.WarmPool)},
 		overlays.Seed:      {change: warm(s.WarmPool)},
@@ -87,7 +87,7 @@ func dev(ctx *pulumi.Context) error {
 		}},
 		overlays.KodeGopherSharedDev: {change: settings.Shared, fill: map[string]pulumi.Map{
 			"ConfigMap/" + overlays.KodeGopherTrust: {"data": trust},
-			"Secret/" + overlays.KodeGopherName:     {"data": tokens},
+			"Secret/" + overlays.KodeGopherName:     {"data": known},
 		}},
 	}
 	var all []workload
@@ -135,6 +135,7 @@ func kodeGopher(ctx context.Context) (s overlays.KodeGopherSettings, err error) 
 	if s.GoProxy, _, err = gateway.Proxies(list); err != nil {
 		return s, fmt.Errorf("%w; set %s to another one, or to off", err, node.GoProxyEnv)
 	}
+	s.SignIn = overlays.DevSignIn
 	s.Hosts, err = gateway.Egress{GoProxy: s.GoProxy}.Hosts()
 	return s, err
 }
@@ -145,6 +146,6 @@ func trusted(ca string) map[string]any {
 	return map[string]any{overlays.KodeGopherTrustKey: ca}
 }
 
-func known(tokens string) map[string]any {
-	return map[string]any{overlays.KodeGopherTokensKey: base64.StdEncoding.EncodeToString([]byte(tokens))}
+func known(all []any) map[string]any {
+	return overlays.KodeGopherSecret(all[0].(string), all[1].(string))
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -84,7 +85,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	text(&s.clientID, "google-client-id", "GOOGLE_CLIENT_ID", "", "OAuth client `id` of Google sign-in; empty is without")
 	text(&s.issuer, "google-issuer", "GOOGLE_ISSUER", auth.GoogleIssuer, "`URL` of who signs ID tokens")
 	text(&s.keysURL, "google-keys", "GOOGLE_KEYS_URL", auth.GoogleKeys, "`URL` of the signer's keys")
-	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`path` of the signer's keys, instead of asking for them")
+	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`paths`, by comma, of the signer's keys, instead of asking for them")
 	text(&s.emails, "allow-emails", "ALLOW_EMAILS", "", "`addresses` that may sign in, by comma")
 	text(&s.domains, "allow-domains", "ALLOW_DOMAINS", "", "Workspace `domains` whose members may sign in, by comma")
 	return s, program.Parse(fs, args)
@@ -207,12 +208,15 @@ func (s *settings) keys() (auth.KeySet, error) {
 	if s.keysFile == "" {
 		return auth.NewRemoteKeys(s.keysURL), nil
 	}
-	f, err := os.Open(s.keysFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the keys: %w", err)
+	var sets []io.Reader
+	for _, path := range list(s.keysFile) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the keys: %w", err)
+		}
+		sets = append(sets, bytes.NewReader(text))
 	}
-	defer f.Close() //nolint:errcheck // it was only read
-	return auth.ParseKeys(f)
+	return auth.ParseKeys(sets...)
 }
 
 func list(s string) []string {

@@ -19,6 +19,8 @@ func TestAServerThatAnybodyMayUseHasToBeAskedFor(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("alice sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n"), 0o600))
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	require.NoError(t, os.WriteFile(keys, []byte(`{"keys": [{"kty": "EC", "crv": "P-256", "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`), 0o600))
 	for _, c := range []struct {
 		args  []string
 		err   string
@@ -33,6 +35,9 @@ func TestAServerThatAnybodyMayUseHasToBeAskedFor(t *testing.T) {
 		{[]string{"-google-client-id", "c"}, "allow-list is empty", false},
 		{[]string{"-google-client-id", "c", "-allow-domains", "example.com"}, "", true},
 		{[]string{"-google-client-id", "c", "-google-keys-file", tokens, "-allow-domains", "example.com"}, "reading the keys", false},
+		{[]string{"-google-client-id", "c", "-google-keys-file", keys, "-allow-domains", "example.com"}, "", true},
+		{[]string{"-google-client-id", "c", "-google-keys-file", keys + "," + keys, "-allow-domains", "example.com"}, "", true},
+		{[]string{"-google-client-id", "c", "-google-keys-file", keys + "," + tokens, "-allow-domains", "example.com"}, "reading the keys", false},
 	} {
 		s, err := parse(c.args, io.Discard)
 		require.NoError(t, err)

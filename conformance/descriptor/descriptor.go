@@ -82,6 +82,9 @@ type Target struct {
 	// Callers is the path of the file that [ReadCallers] reads; empty means that
 	// the server asks nobody who they are.
 	Callers string `json:"callers,omitempty"`
+	// SignIn is the path of the file that [ReadSignIn] reads; empty means that the
+	// server takes no ID tokens, or that nobody here can make any.
+	SignIn string `json:"signIn,omitempty"`
 }
 
 func (t Target) check() error {
@@ -93,8 +96,8 @@ func (t Target) check() error {
 		return errors.New("either template and pool must be set, or podTemplate and service")
 	case t.Gateway != "" && !pooled:
 		return errors.New("gateway needs template and pool, whose sandboxes its sessions have")
-	case t.Callers != "" && t.Gateway == "":
-		return errors.New("callers need a gateway that they could call")
+	case t.Callers+t.SignIn != "" && t.Gateway == "":
+		return errors.New("callers and signIn need a gateway that could be called")
 	}
 	return nil
 }
@@ -176,21 +179,13 @@ func (d Descriptor) check() error {
 // file of the form {"NAME": "TOKEN"}. A descriptor holds no secret; such a file
 // is one, and is refused when anybody but its owner can read it.
 func ReadCallers(path string) (map[string]string, error) {
-	f, err := os.Open(path)
+	text, err := readSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the callers' tokens: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // read-only
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("reading the callers' tokens: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("reading the callers' tokens: %s can be read by others (mode %04o): chmod 600", path, info.Mode().Perm())
 	}
 	callers := map[string]string{}
 	// A syntax error would quote the text.
-	if err := json.NewDecoder(io.LimitReader(f, maxCallers)).Decode(&callers); err != nil {
+	if err := json.Unmarshal(text, &callers); err != nil {
 		return nil, fmt.Errorf("reading the callers' tokens: %s is not of the form {\"NAME\": \"TOKEN\"}", path)
 	}
 	if len(callers) == 0 {
@@ -204,8 +199,25 @@ func ReadCallers(path string) (map[string]string, error) {
 	return callers, nil
 }
 
-// maxCallers is more than any file of them has, in bytes.
-const maxCallers = 1 << 20
+// maxSecret is more than any file of secrets has, in bytes.
+const maxSecret = 1 << 20
+
+// readSecret reads a file that is its owner's alone.
+func readSecret(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // read-only
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others (mode %04o): chmod 600", path, info.Mode().Perm())
+	}
+	return io.ReadAll(io.LimitReader(f, maxSecret))
+}
 
 // Claims tells whether the target claims to have the feature.
 func (d *Descriptor) Claims(f suite.Feature) bool { return slices.Contains(d.Features, f) }

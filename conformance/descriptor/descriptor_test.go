@@ -18,7 +18,7 @@ func whole() Descriptor {
 		APIVersion: APIVersion, Kind: Kind, Kubeconfig: "/k", ClusterUID: "u", Controls: "c", Probe: "/p", RangeSocket: "/s", Seal: "stockade",
 		Targets: map[string]Target{
 			"reference": {Namespace: "n", Template: "t", Pool: "p"},
-			"served":    {Namespace: "n", Template: "t", Pool: "p", Gateway: "g", Callers: "/c"},
+			"served":    {Namespace: "n", Template: "t", Pool: "p", Gateway: "g", Callers: "/c", SignIn: "/s"},
 		},
 		Features: []suite.Feature{suite.GVisor}, Disruptive: true,
 	}
@@ -52,6 +52,9 @@ func TestADescriptorThatLeavesTheTargetOpenIsRefused(t *testing.T) {
 		},
 		"a gateway without sandboxes": func(d *Descriptor) {
 			d.Targets = map[string]Target{"x": {Namespace: "n", PodTemplate: "r", Service: "a/b", Gateway: "g"}}
+		},
+		"a signer for nothing": func(d *Descriptor) {
+			d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t", Pool: "p", SignIn: "/s"}}
 		},
 		"callers of nothing": func(d *Descriptor) {
 			d.Targets = map[string]Target{"x": {Namespace: "n", Template: "t", Pool: "p", Callers: "/c"}}

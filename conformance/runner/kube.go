@@ -63,6 +63,8 @@ type KubeOptions struct {
 	// authenticate there, by name; empty where nobody has to.
 	Gateway string
 	Callers map[string]string
+	// SignIn is how ID tokens are made that it takes; nil where there are none.
+	SignIn *suite.SignIn
 	// System is the namespace of the control Pods and of the impostor; default
 	// stockade-system. Router is that of the router's stand-in, which the
 	// sandboxes' policies take for the router; default agent-sandbox-system. The

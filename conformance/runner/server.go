@@ -95,7 +95,7 @@ func (s *server) furnish(ctx context.Context, f *Field) error {
 	f.Settle = s.settle
 	f.SessionServer = suite.SessionServer{
 		Gateway: s.service, Callers: s.callers(), Token: func(caller string) string { return s.tokens[caller] },
-		Open: s.open, Send: s.send, Held: s.held,
+		SignIn: s.k.o.SignIn, Open: s.open, Send: s.send, Held: s.held,
 	}
 	s.before = map[string]bool{}
 	for _, u := range s.users() {

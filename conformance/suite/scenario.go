@@ -271,6 +271,9 @@ type SessionServer struct {
 	Open func(ctx context.Context, caller string) (Session, error)
 	// Callers are those who may authenticate; none where nobody has to.
 	Callers []string
+	// SignIn is how ID tokens are made that the server takes; nil where it takes
+	// none.
+	SignIn *SignIn
 	// Token is a caller's, for attacks on how tokens are compared. It must get
 	// into no step.
 	Token func(caller string) string

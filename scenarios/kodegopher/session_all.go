@@ -33,7 +33,7 @@ import (
 func sessions() []suite.Scenario {
 	return []suite.Scenario{
 		sessionSeparation(), sessionTakeover(), routerHeaders(), appWipe(),
-		runToken(), runIdentity(), authentication(), sandboxCap(),
+		runToken(), runIdentity(), authentication(), signInToken(), signInList(), sandboxCap(),
 		serverFromStranger(), innerFromClient(),
 	}
 }

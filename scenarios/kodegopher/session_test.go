@@ -3,7 +3,11 @@
 package kodegopher
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -15,16 +19,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -48,6 +56,7 @@ var silent = slog.New(slog.DiscardHandler)
 // what its sandboxes lie about.
 type weak struct {
 	noAuth, noIdentity                   bool
+	foreignSigner, foreignDomain         bool
 	most                                 int
 	grace                                time.Duration
 	namespaces                           []string // of the router, besides its own
@@ -117,7 +126,8 @@ func newStage(t *testing.T, w weak) *stage {
 	}
 	static, err := auth.ParseStatic(strings.NewReader(file.String()))
 	require.NoError(t, err)
-	guard := auth.Middleware(static, silent)
+	google, signer := signIns(t, w)
+	guard := auth.Middleware(auth.Any(static, google), silent)
 	if w.noAuth {
 		guard = nil
 	}
@@ -144,6 +154,7 @@ func newStage(t *testing.T, w weak) *stage {
 			Gateway: "kode-gopher",
 			Callers: slices.Sorted(maps.Keys(callers)),
 			Token:   func(caller string) string { return callers[caller] },
+			SignIn:  signer,
 			Held:    s.held,
 			Open: func(ctx context.Context, caller string) (suite.Session, error) {
 				token, ok := callers[caller]
@@ -177,6 +188,42 @@ func newStage(t *testing.T, w weak) *stage {
 		},
 	}
 	return s
+}
+
+// signIns are the server's verifier of ID tokens, and the signer whom it trusts.
+func signIns(t *testing.T, w weak) (*auth.Google, *suite.SignIn) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	signer := &suite.SignIn{
+		Issuer: auth.GoogleIssuer, ClientID: "kode-gopher.stockade.test", KeyID: "k", Public: &key.PublicKey,
+		Emails: []string{"guest@partner.stockade.test"}, Domains: []string{"team.stockade.test"},
+		Sign: func(input string) (string, error) { return suite.SignES256(key, input) },
+	}
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "k"}}})
+	require.NoError(t, err)
+	sets, domains := []io.Reader{bytes.NewReader(set)}, signer.Domains
+	if w.foreignSigner {
+		sets = append(sets, strings.NewReader(foreignKeys(t)))
+	}
+	if w.foreignDomain {
+		domains = []string{domains[0], "elsewhere.stockade.test"}
+	}
+	keys, err := auth.ParseKeys(sets...)
+	require.NoError(t, err)
+	google, err := auth.NewGoogle(auth.GoogleOptions{ClientID: signer.ClientID, Keys: keys, Emails: signer.Emails, Domains: domains})
+	require.NoError(t, err)
+	return google, signer
+}
+
+// foreignKeys is the key set that the mutant's server trusts.
+func foreignKeys(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../overlays/mutants/scaffold-kode-gopher-shared-server/foreign.yaml")
+	require.NoError(t, err)
+	var published corev1.ConfigMap
+	require.NoError(t, yaml.UnmarshalStrict(text, &published))
+	return published.Data["keys.json"]
 }
 
 // client is a session as the runner hands it out.
@@ -445,6 +492,10 @@ func TestSessionScenariosNoticeWhatIsWeak(t *testing.T) {
 		"a key in a file":                    {weak{leaks: true}, runToken(), "outlives the run"},
 		"an identity that outlives its run":  {weak{grace: time.Minute}, runIdentity(), "keep the identity"},
 		"no token is asked for":              {weak{noAuth: true}, authentication(), "no token"},
+		"a signer whom nobody should trust":  {weak{foreignSigner: true}, signInToken(), "an ID token of another signer"},
+		"an ID token is not asked for":       {weak{noAuth: true}, signInToken(), "an ID token that nobody signed"},
+		"a domain too many on the list":      {weak{foreignDomain: true}, signInList(), "an account of another domain"},
+		"nobody looks at the list":           {weak{noAuth: true}, signInList(), "a listed address and another"},
 		"three sandboxes a user":             {weak{most: 3}, sandboxCap(), "have a third sandbox"},
 		"three, as the API server sees it":   {weak{most: 3}, sandboxCap(), "by the API server"},
 	} {
@@ -454,6 +505,47 @@ func TestSessionScenariosNoticeWhatIsWeak(t *testing.T) {
 			assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s", r.Reason(), r.Detail())
 			assert.True(t, slices.ContainsFunc(steps, func(s verdict.Step) bool { return s.OK && strings.Contains(s.Name, c.step) }), "%+v", steps)
 		})
+	}
+}
+
+// What the mutants of a deployment cannot weaken, for it is no setting of the server.
+func TestEachIDTokenIsRefusedForItsOwnReason(t *testing.T) {
+	_, signer := signIns(t, weak{})
+	for name, tokens := range map[string]func(*suite.SignIn, string) ([]idAttempt, error){"worthless": worthless, "strangers": strangers} {
+		all, err := tokens(signer, testNonce)
+		require.NoError(t, err)
+		seen := map[string]bool{}
+		for _, a := range all {
+			assert.False(t, seen[a.token], "%s: %s is tried twice", name, a.name)
+			assert.NotContains(t, a.name, a.token)
+			seen[a.token] = true
+		}
+	}
+	honest, err := signed(signer, member(signer, testNonce))
+	require.NoError(t, err)
+	all, err := worthless(signer, testNonce)
+	require.NoError(t, err)
+	for _, a := range all {
+		assert.NotEqual(t, honest, a.token, a.name)
+	}
+}
+
+func TestWithoutASignerNothingIsSaidOfSignIn(t *testing.T) {
+	for _, sc := range []suite.Scenario{signInToken(), signInList()} {
+		s := newStage(t, weak{})
+		s.env.SignIn = nil
+		r, _ := s.judge(sc)
+		assert.Equal(t, verdict.Inconclusive, r.Verdict(), sc.ID)
+	}
+}
+
+// A server that takes no ID token at all refuses each of them.
+func TestAServerWithoutSignInHoldsNothingOfIt(t *testing.T) {
+	for _, sc := range []suite.Scenario{signInToken(), signInList()} {
+		s, other := newStage(t, weak{}), newStage(t, weak{})
+		s.env.SignIn = other.env.SignIn // of another signer
+		r, steps := s.judge(sc)
+		assert.Equal(t, verdict.Inconclusive, r.Verdict(), "%s: %+v", sc.ID, steps)
 	}
 }
 

@@ -41,10 +41,12 @@ type Cluster struct {
 	// Descriptor is what `stockade run` reads; empty until there are targets.
 	Descriptor pulumi.MapOutput `pulumi:"descriptor"`
 	// Tokens are those of the callers of the shared kode-gopher, as digests, a
-	// line each, and a secret all the same. RangeCA is the certificate authority of
-	// the range, which plays the outside world, in PEM.
-	Tokens  pulumi.StringOutput `pulumi:"tokens"`
-	RangeCA pulumi.StringOutput `pulumi:"rangeCA"`
+	// line each, and a secret all the same. SignerKeys are the public keys of who
+	// signs ID tokens for it, a JSON Web Key Set. RangeCA is the certificate
+	// authority of the range, which plays the outside world, in PEM.
+	Tokens     pulumi.StringOutput `pulumi:"tokens"`
+	SignerKeys pulumi.StringOutput `pulumi:"signerKeys"`
+	RangeCA    pulumi.StringOutput `pulumi:"rangeCA"`
 }
 
 // Args are a cluster's inputs. A change of Home or Inputs makes a new cluster.

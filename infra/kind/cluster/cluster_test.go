@@ -26,7 +26,7 @@ func (e *engine) NewResource(a pulumi.MockResourceArgs) (string, resource.Proper
 		"name": "stockade", "uid": "u", "healthy": true, "reason": "", "nodes": []any{"n1", "n2"}, "kubernetesVersion": "v1.36.3",
 		"kubeconfig": "made: up", "seal": "stockade", "descriptor": map[string]any{"disruptive": true},
 		"images": map[string]any{"probe:dev": "probe@sha256:0"},
-		"tokens": "made sha256:up\n", "rangeCA": "PEM",
+		"tokens": "made sha256:up\n", "signerKeys": "{}", "rangeCA": "PEM",
 	} {
 		out[k] = resource.NewPropertyValue(v)
 	}
@@ -47,9 +47,9 @@ func TestAProgramLearnsWhereTheClusterIs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		ctx.Export("seen", pulumi.All(c.UID, c.Healthy, c.Nodes, c.Descriptor, c.Kubeconfig, c.KubernetesVersion, c.Seal, c.Name, c.Reason, c.Images, c.Tokens, c.RangeCA).
+		ctx.Export("seen", pulumi.All(c.UID, c.Healthy, c.Nodes, c.Descriptor, c.Kubeconfig, c.KubernetesVersion, c.Seal, c.Name, c.Reason, c.Images, c.Tokens, c.SignerKeys, c.RangeCA).
 			ApplyT(func(v []any) string {
-				for i, k := range []string{"uid", "healthy", "nodes", "descriptor", "kubeconfig", "version", "seal", "name", "reason", "images", "tokens", "rangeCA"} {
+				for i, k := range []string{"uid", "healthy", "nodes", "descriptor", "kubeconfig", "version", "seal", "name", "reason", "images", "tokens", "signerKeys", "rangeCA"} {
 					seen[k] = v[i]
 				}
 				return ""
@@ -67,7 +67,7 @@ func TestAProgramLearnsWhereTheClusterIs(t *testing.T) {
 		"uid": "u", "healthy": true, "nodes": []string{"n1", "n2"}, "descriptor": map[string]any{"disruptive": true},
 		"kubeconfig": "made: up", "version": "v1.36.3", "seal": "stockade", "name": "stockade", "reason": "",
 		"images": map[string]string{"probe:dev": "probe@sha256:0"},
-		"tokens": "made sha256:up\n", "rangeCA": "PEM",
+		"tokens": "made sha256:up\n", "signerKeys": "{}", "rangeCA": "PEM",
 	}, seen)
 }
 

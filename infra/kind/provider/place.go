@@ -31,6 +31,7 @@ type place struct {
 	Images            map[string]string `json:"images"`
 	Descriptor        map[string]any    `json:"descriptor"`
 	Tokens            string            `json:"tokens"`
+	SignerKeys        string            `json:"signerKeys"`
 	RangeCA           string            `json:"rangeCA"`
 }
 
@@ -135,6 +136,7 @@ const (
 	propImages            = "images"
 	propDescriptor        = "descriptor"
 	propTokens            = "tokens"
+	propSignerKeys        = "signerKeys"
 	propRangeCA           = "rangeCA"
 )
 
@@ -160,6 +162,7 @@ func (p place) outputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out[propImages] = resource.NewProperty(images)
 	out[propDescriptor] = resource.NewProperty(resource.NewPropertyMapFromMap(p.Descriptor))
 	out[propTokens] = resource.MakeSecret(resource.NewProperty(p.Tokens))
+	out[propSignerKeys] = resource.NewProperty(p.SignerKeys)
 	out[propRangeCA] = resource.NewProperty(p.RangeCA)
 	return out
 }
@@ -221,7 +224,7 @@ func updatedOutputs(inputs, state resource.PropertyMap) resource.PropertyMap {
 func unknownOutputs(inputs resource.PropertyMap) resource.PropertyMap {
 	out := maps.Clone(inputs)
 	for _, k := range []resource.PropertyKey{
-		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propImages, propDescriptor, propRangeCA,
+		propName, propUID, propHealthy, propReason, propNodes, propKubernetesVersion, propSeal, propImages, propDescriptor, propSignerKeys, propRangeCA,
 	} {
 		out[k] = resource.MakeComputed(resource.NewProperty(""))
 	}

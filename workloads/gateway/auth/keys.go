@@ -162,16 +162,18 @@ func (r *RemoteKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return readKeys(res.Body)
 }
 
-// ParseKeys reads a JSON Web Key Set (RFC 7517) of public keys, for a server
-// that cannot ask for one.
-func ParseKeys(r io.Reader) (KeySet, error) {
-	all, err := readKeys(r)
-	if err != nil {
-		return nil, err
-	}
+// ParseKeys reads JSON Web Key Sets (RFC 7517) of public keys, for a server that
+// cannot ask for them. A signature by any of the keys is one.
+func ParseKeys(sets ...io.Reader) (KeySet, error) {
 	var keys []crypto.PublicKey
-	for _, k := range all {
-		keys = append(keys, k.Key)
+	for _, r := range sets {
+		all, err := readKeys(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range all {
+			keys = append(keys, k.Key)
+		}
 	}
 	return &oidc.StaticKeySet{PublicKeys: keys}, nil
 }

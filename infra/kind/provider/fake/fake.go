@@ -121,7 +121,7 @@ func (s *Stockade) cluster() map[string]any {
 	}
 	return map[string]any{ //nolint:gosec // made up
 		"name": "stockade", "uid": fmt.Sprintf("uid-%d", s.made), "healthy": true, "nodes": []string{"n1", "n2"},
-		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade", "tokens": "made sha256:up\n", "rangeCA": "PEM",
+		"kubernetesVersion": "v1.36.3", "kubeconfig": cmp.Or(s.Kubeconfig, "made: up"), "seal": "stockade", "tokens": "made sha256:up\n", "signerKeys": "{}", "rangeCA": "PEM",
 		"images":     images,
 		"descriptor": map[string]any{"clusterUID": fmt.Sprintf("uid-%d", s.made), "disruptive": true},
 	}
