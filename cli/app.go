@@ -184,8 +184,11 @@ type RunOptions struct {
 
 // ProveOptions say which mutants to try; none means all of the profile.
 type ProveOptions struct {
-	Profile  suite.Profile
-	Mutants  []string
+	Profile suite.Profile
+	Mutants []string
+	// Whole says that all of the profile must hold without them, and not only what
+	// the mutants are about.
+	Whole    bool
 	Progress *progress.Reporter
 }
 

@@ -204,6 +204,7 @@ func (a *App) isScenario(id string) bool { _, ok := a.Registry.Get(id); return o
 func (a *App) proveCmd() *cobra.Command {
 	var o output
 	var cover bool
+	var beside []string
 	var profile string
 	cmd := &cobra.Command{
 		Use: "prove [MUTANT…]", Short: "Show that every check can fail",
@@ -212,7 +213,9 @@ one control after the other, and demand of each scenario that it sees its own mu
 A mutant that did not take effect, or that broke more than its control, counts as
 void, not as killed. Without arguments all mutants of the profile are tried; with
 --cover so many that every scenario meets at least one of its own, in about half the
-time. A mutant that is named brings its own profile.`,
+time, and with --beside as well those only that no mutant of another profile makes
+fail: for a job that proves that profile, too. A mutant that is named brings its own
+profile.`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.Registry.Mutants(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -220,13 +223,27 @@ time. A mutant that is named brings its own profile.`,
 			if cover && len(mutants) > 0 {
 				return usage("name mutants, or say --cover, not both")
 			}
+			if len(beside) > 0 && !cover {
+				return usage("--beside says what --cover may leave out: say both")
+			}
 			p, bases, err := a.proved(profile, mutants)
 			if err != nil {
 				return err
 			}
 			named := mutants
 			if cover {
-				mutants = a.Registry.Cover(func(m string) bool { return bases[m] == p.ID })
+				for _, other := range beside {
+					if _, err := profileNamed(other); err != nil {
+						return err
+					}
+					if other == p.ID {
+						return usage("--beside names the profile itself, %s", other)
+					}
+				}
+				mutants = a.Registry.Cover(func(m string) bool { return bases[m] == p.ID }, func(m string) bool { return slices.Contains(beside, bases[m]) })
+				if len(mutants) == 0 {
+					return usage("the mutants of %s reach all that those of %s would", strings.Join(beside, ", "), p.ID)
+				}
 			}
 			waivers, err := a.waivers(o, a.isScenario)
 			if err != nil {
@@ -238,7 +255,7 @@ time. A mutant that is named brings its own profile.`,
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
-					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Progress: a.progress()})
+					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Whole: cover, Progress: a.progress()})
 					if err == nil {
 						err = unproved(named, kills)
 					}
@@ -250,7 +267,9 @@ time. A mutant that is named brings its own profile.`,
 	o.flags(cmd)
 	cmd.Flags().StringVar(&profile, "profile", "", "the `profile` whose deployment is weakened (default "+suite.DefaultProfile+")")
 	cmd.Flags().BoolVar(&cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
+	cmd.Flags().StringSliceVar(&beside, "beside", nil, "with --cover, leave out what the mutants of these `profiles` reach")
 	fixed(cmd, "profile", suite.ProfileIDs())
+	fixed(cmd, "beside", suite.ProfileIDs())
 	return cmd
 }
 

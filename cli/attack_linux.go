@@ -281,7 +281,8 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 }
 
 // choose returns the mutants to prove, and the scenarios that must hold without
-// them: those of the profile, or where mutants were named, what these are about.
+// them: those of the profile, or where mutants were named and not all of it is asked
+// for, what these are about.
 func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
 	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
 	picked, unfelt := prove.List(own, f.Features)
@@ -297,7 +298,7 @@ func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutan
 			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
 		}
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
-			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+			return !o.Whole && s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
 				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
 			})
 		})

@@ -96,9 +96,10 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 	require.NoError(t, err)
 	p, ok := suite.ProfileByID("kode-gopher-local")
 	require.True(t, ok)
+	whole := false
 	of := func(features []suite.Feature, named ...string) (picked []string, scenarios []string, err error) {
 		f := &field{Descriptor: &descriptor.Descriptor{Features: features}}
-		ms, ss, err := f.choose(ProveOptions{Profile: p, Mutants: named}, mutants)
+		ms, ss, err := f.choose(ProveOptions{Profile: p, Mutants: named, Whole: whole}, mutants)
 		for _, m := range ms {
 			picked = append(picked, m.ID)
 		}
@@ -112,6 +113,13 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"kode-gopher-node-persist"}, picked)
 	assert.ElementsMatch(t, []string{"kode-gopher.app-wipe", "kode-gopher.session-separation", p.Canary}, scenarios)
+
+	whole = true
+	picked, scenarios, err = of(every, "kode-gopher-node-persist")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"kode-gopher-node-persist"}, picked)
+	assert.Len(t, scenarios, len(p.Of(all.Registry.All())), "a cover is no reason to look at less")
+	whole = false
 
 	picked, scenarios, err = of(every)
 	require.NoError(t, err)

@@ -21,19 +21,30 @@ func TestACoverAttacksEveryScenarioByAMutantOfItsOwn(t *testing.T) {
 		r.MustAdd(s)
 	}
 	assert.Equal(t, []string{"all-open", "tcp-open", "tmp-a", "tmp-b", "udp-open"}, r.Mutants())
-	assert.Equal(t, []string{"all-open", "tmp-a"}, r.Cover(every), "the largest first, then by name")
+	assert.Equal(t, []string{"all-open", "tmp-a"}, r.Cover(every, none), "the largest first, then by name")
 }
 
 func every(string) bool { return true }
+func none(string) bool  { return false }
+
+func TestWhatOthersReachIsLeftToThem(t *testing.T) {
+	var r Registry
+	a, b := valid("net.tcp"), valid("net.udp")
+	a.Mutants, b.Mutants = []string{"all-open", "elsewhere-tcp-open"}, []string{"all-open", "udp-open"}
+	r.MustAdd(a, b)
+	own := func(m string) bool { return m == "all-open" || m == "udp-open" }
+	assert.Equal(t, []string{"all-open"}, r.Cover(own, func(m string) bool { return m == "elsewhere-tcp-open" }))
+	assert.Empty(t, r.Cover(own, own), "all of it")
+}
 
 func TestAMutantThatMayNotBePickedCoversNothing(t *testing.T) {
 	var r Registry
 	a, b := valid("net.tcp"), valid("net.udp")
 	a.Mutants, b.Mutants = []string{"all-open", "tcp-open"}, []string{"all-open"}
 	r.MustAdd(a, b)
-	assert.Equal(t, []string{"tcp-open"}, r.Cover(func(m string) bool { return m != "all-open" }))
+	assert.Equal(t, []string{"tcp-open"}, r.Cover(func(m string) bool { return m != "all-open" }, none))
 }
 
 func TestNothingIsCoveredByNothing(t *testing.T) {
-	assert.Empty(t, new(Registry).Cover(every))
+	assert.Empty(t, new(Registry).Cover(every, none))
 }

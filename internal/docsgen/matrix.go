@@ -142,7 +142,7 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 		"read back as weakened, and the scenario said Breached while the honest canary, and what must hold on\n" +
 		"the mutant, held. It is put together from the reports of several runs (times in UTC), because the\n" +
 		"whole matrix takes more than an hour on two cores. `stockade prove` prints it anew, and CI proves a\n" +
-		"cover of the hardened reference's, in which every scenario of it meets at least one of its mutants.\n" +
+		"cover of it, in which every scenario of every system meets at least one of its mutants.\n" +
 		"What each mutant weakens is in [mutants](mutants.md).\n\n")
 	fmt.Fprintf(&b, "%d cells are declared, and %d of them were seen.\n", declared, counted)
 	section := func(title, head string, lines *strings.Builder) {
