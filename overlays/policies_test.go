@@ -25,12 +25,12 @@ var read = map[string][]string{
 	Reference:           {"sandbox.egress-policy", "sandbox.ingress-policy"},
 	KodeGopherDev:       {"kode-gopher.port-policy", "kode-gopher.private-policy"},
 	KodeGopherSharedDev: {"kode-gopher.port-policy", "kode-gopher.private-policy", "kode-gopher.egress-policy", "kode-gopher.server-policy"},
-	Playground:          {"playground.egress-policy", "playground.ingress-policy"},
+	Playground:          {"playground.egress-policy", "playground.ingress-policy", "playground.service-policy"},
 }
 
 // stored answers as an API server that has the objects, and what their controllers
 // make of them: a template's network policy, and a Pod of it.
-func stored(t *testing.T, namespace string, objects []unstructured.Unstructured) *suite.APIEnv {
+func stored(t *testing.T, namespace, components string, objects []unstructured.Unstructured) *suite.APIEnv {
 	t.Helper()
 	lists := map[string][]any{}
 	pod := suite.Object{}
@@ -67,7 +67,7 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 		}
 	}
 	return &suite.APIEnv{
-		Nonce: strings.Repeat("a", 32), Namespace: namespace, Live: "live", Components: []string{"playground-system"},
+		Nonce: strings.Repeat("a", 32), Namespace: namespace, Live: "live", Components: []string{components}, Controls: ControlsNamespace,
 		Pod: func() suite.Object { return pod },
 		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
 			require.Equal(t, http.MethodGet, r.Verb)
@@ -89,6 +89,12 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 			return suite.Answer{Code: 404}, nil
 		},
 	}
+}
+
+// serviceOf is the namespace of a service account.
+func serviceOf(account string) string {
+	namespace, _, _ := strings.Cut(account, "/")
+	return namespace
 }
 
 func judged(t *testing.T, id string, e *suite.APIEnv) verdict.Result {
@@ -118,7 +124,7 @@ func TestTheNetworkPoliciesOfEveryDeploymentAreReadAndHold(t *testing.T) {
 		}
 		for _, list := range lists {
 			for _, id := range ids {
-				r := judged(t, id, stored(t, namespaces[overlay], slices.Concat(objects, list)))
+				r := judged(t, id, stored(t, namespaces[overlay], serviceOf(ExecutionAccount), slices.Concat(objects, list)))
 				assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
 			}
 		}
@@ -139,7 +145,7 @@ func TestAMutantOfANetworkPolicyIsKilledByReadingIt(t *testing.T) {
 			}
 			objects, err := m.Render(module(t))
 			require.NoError(t, err)
-			r := judged(t, id, stored(t, m.Namespace(), objects))
+			r := judged(t, id, stored(t, m.Namespace(), serviceOf(m.Account()), objects))
 			assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s: %s %s", m.ID, id, r.Reason(), r.Detail())
 			killed[id] = true
 		}

@@ -46,8 +46,9 @@ type Site struct {
 	APIDirect  string `json:"apiDirect,omitempty"`  // node address, "172.18.0.2:6443"
 	NodeIP     string `json:"nodeIP,omitempty"`     // of the sandbox's own node
 	Kubelet    string `json:"kubelet,omitempty"`    // "172.18.0.3:10250"
-	// Server is where the target's server is called, "10.96.4.2:80", and Inner
-	// are its other Services, which only the target's own programs may call.
+	// Server is where the target's server is called, "10.96.4.2:80", or the service
+	// that makes its sandboxes. Inner are its other Services, which only the target's
+	// own programs may call.
 	Server string   `json:"server,omitempty"`
 	Inner  []string `json:"inner,omitempty"`
 	// RFC1918 are addresses of private ranges that the range answers for.

@@ -104,8 +104,10 @@ type boxes interface {
 	find(ctx context.Context, name string) (target.Pod, error)
 	// command is what has to be executed in a sandbox for a program.
 	command(argv []string) []string
-	// furnish adds to the field what scenarios of the API may use.
+	// furnish adds to the field what scenarios of the API may use, and locate where
+	// the service is called that makes the sandboxes.
 	furnish(f *Field)
+	locate(ctx context.Context, f *Field) error
 }
 
 // NewKube returns the ground of a target.

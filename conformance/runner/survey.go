@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,9 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
 	}
 	limits(&f.Site, pod)
+	if err := k.boxes.locate(ctx, f); err != nil {
+		return nil, err
+	}
 	if k.server != nil {
 		if err := k.server.survey(ctx, f); err != nil {
 			return nil, err
@@ -126,14 +130,13 @@ func (k *Kube) service(ctx context.Context, f *Field, namespace, name string, po
 	if err != nil {
 		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
 	}
-	slices, err := k.o.Client.Clientset.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+	behind, err := k.endpoints(ctx, namespace, name)
 	if err != nil {
-		return "", fmt.Errorf("reading the endpoints of Service %s/%s: %w", namespace, name, err)
+		return "", err
 	}
 	addr := net.JoinHostPort(svc.Spec.ClusterIP, strconv.Itoa(int(port)))
 	seen := map[string]bool{}
-	for _, s := range slices.Items {
+	for _, s := range behind {
 		for _, e := range s.Endpoints {
 			for _, ip := range e.Addresses {
 				for _, p := range s.Ports {
@@ -150,6 +153,31 @@ func (k *Kube) service(ctx context.Context, f *Field, namespace, name string, po
 		}
 	}
 	return addr, nil
+}
+
+// serverNodes adds the nodes of a Service's Pods, which are the target's servers.
+func (k *Kube) serverNodes(ctx context.Context, f *Field, namespace, service string) error {
+	behind, err := k.endpoints(ctx, namespace, service)
+	if err != nil {
+		return err
+	}
+	for _, s := range behind {
+		for _, e := range s.Endpoints {
+			if e.NodeName != nil && !slices.Contains(f.Servers, *e.NodeName) {
+				f.Servers = append(f.Servers, *e.NodeName)
+			}
+		}
+	}
+	return nil
+}
+
+func (k *Kube) endpoints(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
+	all, err := k.o.Client.Clientset.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return nil, fmt.Errorf("reading the endpoints of Service %s/%s: %w", namespace, service, err)
+	}
+	return all.Items, nil
 }
 
 // limits reads what the sandbox's declaration says. Memory and CPU are the whole
