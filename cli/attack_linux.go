@@ -104,13 +104,22 @@ func callersOf(t descriptor.Target) (map[string]string, error) {
 }
 
 // declared are the features that a target claims to have: those of the cluster,
-// and that of a server for several users, whose programs have an identity.
-func (f *field) declared(t descriptor.Target) []suite.Feature {
-	if t.Callers == "" {
-		return f.Features
+// what our own namespaces have, and that of a server for several users, whose
+// programs have an identity.
+func (f *field) declared(name string, t descriptor.Target) []suite.Feature {
+	out := slices.Clone(f.Features)
+	if hardened(name) {
+		out = append(out, suite.PodSecurity)
 	}
-	return append(slices.Clone(f.Features), suite.RunIdentity)
+	if t.Callers != "" {
+		out = append(out, suite.RunIdentity)
+	}
+	return out
 }
+
+// hardened tells whether a target is one of ours, of which more is asked than its
+// text says; the seed's is as the text prints it.
+func hardened(name string) bool { return name != seedTarget }
 
 // routerOf is the namespace of the router's stand-in: the target's own where the
 // target has a server, beside which the stand-in is; else empty, for the runner's
@@ -130,7 +139,7 @@ func (f *field) attack(ctx context.Context, name string, t descriptor.Target, en
 	}
 	return f.execute(ctx, runner.Options{
 		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Enforcement: enforcement,
-		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(t),
+		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(name, t),
 	})
 }
 

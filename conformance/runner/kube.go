@@ -315,6 +315,12 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 			return false, fmt.Errorf("listing admission policies: %w", err)
 		}
 		return len(all.Items) > 0, nil
+	case suite.PodSecurity:
+		ns, err := k.o.Client.Clientset.CoreV1().Namespaces().Get(ctx, k.o.Namespace, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("reading the namespace %s: %w", k.o.Namespace, err)
+		}
+		return ns.Labels["pod-security.kubernetes.io/enforce"] != "", nil
 	case suite.RunIdentity:
 		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
 		// This is how Google's libraries are told of another metadata server.

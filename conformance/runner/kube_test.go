@@ -261,6 +261,17 @@ func TestATargetWithAPoolIsReadByTheAdministratorAlone(t *testing.T) {
 	assert.ErrorContains(t, err, "not one that is asked with")
 }
 
+func TestPodSecurityIsALabelOfTheNamespace(t *testing.T) {
+	for level, want := range map[string]bool{"": false, "privileged": true, "restricted": true} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: box, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		has, err := pretended(t, []runtime.Object{ns}).Detect(t.Context(), &Field{}, suite.PodSecurity)
+		require.NoError(t, err)
+		assert.Equal(t, want, has, level)
+	}
+	_, err := pretended(t, nil).Detect(t.Context(), &Field{}, suite.PodSecurity)
+	assert.Error(t, err, "a namespace that is not there")
+}
+
 func TestLimitsAreThoseOfTheDeclaration(t *testing.T) {
 	size := resource.MustParse("64Mi")
 	p := &corev1.Pod{Spec: corev1.PodSpec{
