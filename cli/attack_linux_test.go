@@ -130,7 +130,9 @@ func TestMoreThanTheTextSaysIsAskedOfOurOwnTargetsAlone(t *testing.T) {
 	f := &field{Descriptor: &descriptor.Descriptor{Features: []suite.Feature{suite.GVisor}}}
 	for name, ours := range map[string]bool{p.Target: true, "mutant-no-storage-limit": true, seedTarget: false} {
 		assert.Equal(t, ours, slices.Contains(f.declared(name, descriptor.Target{}), suite.PodSecurity), name)
+		assert.Equal(t, ours, mostOf(p, name) == p.Most, name)
 	}
+	assert.NotZero(t, p.Most)
 	assert.Contains(t, f.declared(p.Target, descriptor.Target{Callers: "file"}), suite.RunIdentity)
 	assert.Equal(t, []suite.Feature{suite.GVisor}, f.Features, "what is the cluster's stays so")
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
@@ -71,6 +72,8 @@ type KubeOptions struct {
 	// Clients is the namespace, default stockade-clients, of the Pod that may
 	// call the server. It carries RoleLabel client.
 	Clients string
+	// Most is what a sandbox of the target may declare; zero is any.
+	Most probe.Limits
 	// HubbleFile is the export's place in the Cilium agent.
 	HubbleFile string
 	ListenPort int

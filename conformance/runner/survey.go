@@ -70,7 +70,7 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
 	}
-	limits(&f.Site, pod)
+	limits(&f.Site, pod, k.o.Most)
 	if err := k.boxes.locate(ctx, f); err != nil {
 		return nil, err
 	}
@@ -180,18 +180,23 @@ func (k *Kube) endpoints(ctx context.Context, namespace, service string) ([]disc
 	return all.Items, nil
 }
 
-// limits reads what the sandbox's declaration says. Memory and CPU are the whole
-// Pod's, as the node's cgroup has them that the witness reads.
-func limits(site *probe.Site, pod *corev1.Pod) {
-	site.MemoryLimit = podLimit(pod, corev1.ResourceMemory).Value()
-	site.CPULimit = podLimit(pod, corev1.ResourceCPU).AsApproximateFloat64()
-	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		for _, v := range pod.Spec.Volumes {
-			if v.Name == m.Name && m.MountPath == "/tmp" && v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil {
-				site.ScratchLimit = v.EmptyDir.SizeLimit.Value()
-			}
-		}
+// limits reads what the sandbox's declaration says, up to what it may say. Memory and
+// CPU are the whole Pod's, as the node's cgroup has them that the witness reads: what
+// the runtime class adds comes on top of either.
+func limits(site *probe.Site, pod *corev1.Pod, most probe.Limits) {
+	site.Most = most
+	memory, cpu := pod.Spec.Overhead[corev1.ResourceMemory], pod.Spec.Overhead[corev1.ResourceCPU]
+	site.MemoryLimit = atMost(podLimit(pod, corev1.ResourceMemory).Value(), most.Memory, memory.Value())
+	site.CPULimit = atMost(podLimit(pod, corev1.ResourceCPU).AsApproximateFloat64(), most.CPU, cpu.AsApproximateFloat64())
+}
+
+// atMost is a declared limit, of which 0 is none, where no more may be declared than
+// most, of which 0 is any.
+func atMost[T int64 | float64](declared, most, overhead T) T {
+	if most > 0 && (declared == 0 || declared > most+overhead) {
+		return most + overhead
 	}
+	return declared
 }
 
 // podLimit is the limit that the kubelet sets on the Pod: the Pod's own where it

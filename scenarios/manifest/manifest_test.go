@@ -150,3 +150,15 @@ func TestOnlyTheLevelRestrictedItselfRefuses(t *testing.T) {
 		assert.True(t, step.OK, step.Name)
 	}
 }
+
+func TestAQuantityIsReadAsTheAPIServerWritesIt(t *testing.T) {
+	for text, want := range map[any]float64{"500m": 0.5, "2": 2, int64(1): 1, 0.5: 0.5, "0": 0, "64Mi": 64 << 20, "8Gi": 8 << 30, "1k": 1000, "1e3": 1000, "1500M": 1.5e9, "100n": 1e-7} {
+		n, ok := Quantity(text)
+		assert.True(t, ok, text)
+		assert.InDelta(t, want, n, 1e-12, text)
+	}
+	for _, text := range []any{"", "much", "Mi", "1Mib", "NaN", "+Inf", "5 Gi", nil, "1mm"} {
+		_, ok := Quantity(text)
+		assert.False(t, ok, text)
+	}
+}
