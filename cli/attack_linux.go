@@ -17,6 +17,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/guest"
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/prove"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -83,7 +84,7 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 	return &field{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
 }
 
-func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
+func (f *field) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, error) {
 	callers, err := callersOf(t)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (f *field) ground(t descriptor.Target) (*runner.Kube, error) {
 	return runner.NewKube(runner.KubeOptions{
 		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
-		Router: routerOf(t), Gateway: t.Gateway, Callers: callers, SignIn: signIn,
+		Router: routerOf(t), Gateway: t.Gateway, Callers: callers, SignIn: signIn, Most: most,
 	})
 }
 
@@ -110,12 +111,29 @@ func callersOf(t descriptor.Target) (map[string]string, error) {
 }
 
 // declared are the features that a target claims to have: those of the cluster,
-// and that of a server for several users, whose programs have an identity.
-func (f *field) declared(t descriptor.Target) []suite.Feature {
-	if t.Callers == "" {
-		return f.Features
+// what our own namespaces have, and that of a server for several users, whose
+// programs have an identity.
+func (f *field) declared(name string, t descriptor.Target) []suite.Feature {
+	out := slices.Clone(f.Features)
+	if hardened(name) {
+		out = append(out, suite.PodSecurity)
 	}
-	return append(slices.Clone(f.Features), suite.RunIdentity)
+	if t.Callers != "" {
+		out = append(out, suite.RunIdentity)
+	}
+	return out
+}
+
+// hardened tells whether a target is one of ours, of which more is asked than its
+// text says; the seed's is as the text prints it.
+func hardened(name string) bool { return name != seedTarget }
+
+// mostOf is the most that a sandbox of a target may declare.
+func mostOf(p suite.Profile, name string) probe.Limits {
+	if !hardened(name) {
+		return probe.Limits{}
+	}
+	return p.Most
 }
 
 // routerOf is the namespace of the router's stand-in: the target's own where the
@@ -130,13 +148,13 @@ func routerOf(t descriptor.Target) string {
 
 // attack runs scenarios of a profile against a target.
 func (f *field) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
-	ground, err := f.ground(t)
+	ground, err := f.ground(t, mostOf(o.Profile, name))
 	if err != nil {
 		return nil, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: name, Enforcement: enforcement,
-		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(t),
+		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.declared(name, t),
 	})
 }
 
@@ -150,7 +168,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 		return nil, err
 	}
 	namespace := guest.Namespace()
-	ground, err := f.ground(pooled(namespace))
+	ground, err := f.ground(pooled(namespace), probe.Limits{}) // a user's template has limits of its own
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +341,7 @@ func (m machine) Cleanup(ctx context.Context, rep *progress.Reporter) (removed, 
 		// What a dead run's sessions had is the server's to end, so that nobody has
 		// to call it here.
 		t.Gateway, t.Callers, t.SignIn = "", "", ""
-		g, err := f.ground(t)
+		g, err := f.ground(t, probe.Limits{})
 		if err != nil {
 			return nil, nil, err
 		}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,20 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 	assert.Len(t, scenarios, len(p.Of(all.Registry.All())))
 	_, _, err = of([]suite.Feature{suite.PodNetwork}, "kode-gopher-ipv6-exceptions")
 	assert.ErrorContains(t, err, "lacks what they need")
+}
+
+// The seed's template is as its text prints it, and promises no more.
+func TestMoreThanTheTextSaysIsAskedOfOurOwnTargetsAlone(t *testing.T) {
+	p, ok := suite.ProfileByID("agent-sandbox")
+	require.True(t, ok)
+	f := &field{Descriptor: &descriptor.Descriptor{Features: []suite.Feature{suite.GVisor}}}
+	for name, ours := range map[string]bool{p.Target: true, "mutant-no-storage-limit": true, seedTarget: false} {
+		assert.Equal(t, ours, slices.Contains(f.declared(name, descriptor.Target{}), suite.PodSecurity), name)
+		assert.Equal(t, ours, mostOf(p, name) == p.Most, name)
+	}
+	assert.NotZero(t, p.Most)
+	assert.Contains(t, f.declared(p.Target, descriptor.Target{Callers: "file"}), suite.RunIdentity)
+	assert.Equal(t, []suite.Feature{suite.GVisor}, f.Features, "what is the cluster's stays so")
 }
 
 func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {

@@ -78,6 +78,9 @@ type Mutant struct {
 // Change names one place in one object.
 type Change struct {
 	Kind string `json:"kind"`
+	// Name of the object, where the deployment has several of the kind: what guards
+	// one of them guards no other.
+	Name string `json:"name,omitempty"`
 	// Path is the field in dots and brackets ("spec.podTemplate.spec.volumes[0]").
 	// Empty means that the object as a whole was added.
 	Path string `json:"path,omitempty"`

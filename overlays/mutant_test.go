@@ -60,7 +60,7 @@ func twin(t *testing.T, m Mutant, disk filesys.FileSystem) []unstructured.Unstru
 }
 
 // difference is one place in which two renderings differ.
-type difference struct{ kind, path string }
+type difference struct{ kind, name, path string }
 
 func compare(was, is []unstructured.Unstructured) []difference {
 	key := func(o unstructured.Unstructured) string {
@@ -80,16 +80,16 @@ func compare(was, is []unstructured.Unstructured) []difference {
 		}
 		old, known := before[key(o)]
 		if !known {
-			found = append(found, difference{o.GetKind(), ""})
+			found = append(found, difference{o.GetKind(), o.GetName(), ""})
 			continue
 		}
 		delete(before, key(o))
 		for _, p := range diff("", old.Object, o.Object) {
-			found = append(found, difference{o.GetKind(), strings.TrimPrefix(p, ".")})
+			found = append(found, difference{o.GetKind(), o.GetName(), strings.TrimPrefix(p, ".")})
 		}
 	}
 	for _, o := range before {
-		found = append(found, difference{o.GetKind(), "(removed)"})
+		found = append(found, difference{o.GetKind(), o.GetName(), "(removed)"})
 	}
 	return found
 }
@@ -169,6 +169,7 @@ func TestEveryMutantWeakensExactlyOneControl(t *testing.T) {
 			showsOnlyTheMutant(t, m, was, is)
 			for _, d := range found {
 				assert.Equal(t, m.Changes.Kind, d.kind)
+				assert.Contains(t, []string{"", d.name}, m.Changes.Name)
 				// A change of shape (emptyDir to hostPath) differs in several
 				// leaves of the one declared place.
 				declared := below(d.path, m.Changes.Path) || m.Changes.Also != "" && below(d.path, m.Changes.Also)

@@ -14,23 +14,25 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/all"
+	"github.com/stockade-dev/stockade/scenarios/manifest"
 )
 
-// read are the scenarios that read network policies, by the overlay in which they
-// have to hold.
+// read are the scenarios that read what a deployment has stored, its network policies
+// and the limits of its Pods, by the overlay in which they have to hold.
 var read = map[string][]string{
-	Reference:           {"sandbox.egress-policy", "sandbox.ingress-policy"},
+	Reference:           {"sandbox.egress-policy", "sandbox.ingress-policy", "resources.declared-limits"},
 	KodeGopherDev:       {"kode-gopher.port-policy", "kode-gopher.private-policy"},
 	KodeGopherSharedDev: {"kode-gopher.port-policy", "kode-gopher.private-policy", "kode-gopher.egress-policy", "kode-gopher.server-policy"},
-	Playground:          {"playground.egress-policy", "playground.ingress-policy"},
+	Playground:          {"playground.egress-policy", "playground.ingress-policy", "playground.service-policy", "resources.declared-limits"},
 }
 
 // stored answers as an API server that has the objects, and what their controllers
 // make of them: a template's network policy, and a Pod of it.
-func stored(t *testing.T, namespace string, objects []unstructured.Unstructured) *suite.APIEnv {
+func stored(t *testing.T, base, namespace, components string, objects []unstructured.Unstructured) *suite.APIEnv {
 	t.Helper()
 	lists := map[string][]any{}
 	pod := suite.Object{}
@@ -66,10 +68,16 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 			lists[path] = append(lists[path], map[string]any{"metadata": map[string]any{"name": o.GetName() + "-network-policy"}, "spec": spec})
 		}
 	}
+	profile, ok := suite.ProfileByID(base)
+	require.True(t, ok, base)
 	return &suite.APIEnv{
-		Nonce: strings.Repeat("a", 32), Namespace: namespace, Live: "live", Components: []string{"playground-system"},
-		Pod: func() suite.Object { return pod },
+		Site:  probe.Site{Most: profile.Most},
+		Nonce: strings.Repeat("a", 32), Namespace: namespace, Live: "live", Components: []string{components}, Controls: ControlsNamespace,
+		Pod: func() suite.Object { return manifest.Clone(pod) },
 		Do: func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
+			if r.Verb == http.MethodPost { // a dry run
+				return suite.Answer{Code: 201, Object: r.Body}, nil
+			}
 			require.Equal(t, http.MethodGet, r.Verb)
 			switch r.Path {
 			case "/apis/cilium.io":
@@ -91,6 +99,12 @@ func stored(t *testing.T, namespace string, objects []unstructured.Unstructured)
 	}
 }
 
+// serviceOf is the namespace of a service account.
+func serviceOf(account string) string {
+	namespace, _, _ := strings.Cut(account, "/")
+	return namespace
+}
+
 func judged(t *testing.T, id string, e *suite.APIEnv) verdict.Result {
 	t.Helper()
 	s, ok := all.Registry.Get(id)
@@ -101,7 +115,8 @@ func judged(t *testing.T, id string, e *suite.APIEnv) verdict.Result {
 	return verdict.Decide(verdict.Evidence{Attempts: attempt("a", s.Ask), Controls: attempt("c", s.AskControl), Accept: s.Accept})
 }
 
-func TestTheNetworkPoliciesOfEveryDeploymentAreReadAndHold(t *testing.T) {
+func TestWhatIsReadOfEveryDeploymentHolds(t *testing.T) {
+	bases := map[string]string{Reference: BaseReference, KodeGopherDev: BaseKodeGopherLocal, KodeGopherSharedDev: BaseKodeGopherShared, Playground: BasePlayground}
 	namespaces := map[string]string{Reference: ReferenceNamespace, KodeGopherDev: KodeGopherNamespace,
 		KodeGopherSharedDev: KodeGopherSharedNamespace, Playground: PlaygroundNamespace}
 	for overlay, ids := range read {
@@ -118,7 +133,7 @@ func TestTheNetworkPoliciesOfEveryDeploymentAreReadAndHold(t *testing.T) {
 		}
 		for _, list := range lists {
 			for _, id := range ids {
-				r := judged(t, id, stored(t, namespaces[overlay], slices.Concat(objects, list)))
+				r := judged(t, id, stored(t, bases[overlay], namespaces[overlay], serviceOf(ExecutionAccount), slices.Concat(objects, list)))
 				assert.Equal(t, verdict.Held, r.Verdict(), "%s: %s %s", id, r.Reason(), r.Detail())
 			}
 		}
@@ -126,7 +141,7 @@ func TestTheNetworkPoliciesOfEveryDeploymentAreReadAndHold(t *testing.T) {
 }
 
 // This is the kill matrix of these scenarios, without a cluster.
-func TestAMutantOfANetworkPolicyIsKilledByReadingIt(t *testing.T) {
+func TestAMutantOfWhatIsReadIsKilledByReadingIt(t *testing.T) {
 	var reading []string
 	for _, ids := range read {
 		reading = append(reading, ids...)
@@ -139,7 +154,7 @@ func TestAMutantOfANetworkPolicyIsKilledByReadingIt(t *testing.T) {
 			}
 			objects, err := m.Render(module(t))
 			require.NoError(t, err)
-			r := judged(t, id, stored(t, m.Namespace(), objects))
+			r := judged(t, id, stored(t, m.Base, m.Namespace(), serviceOf(m.Account()), objects))
 			assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s: %s %s", m.ID, id, r.Reason(), r.Detail())
 			killed[id] = true
 		}

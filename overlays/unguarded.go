@@ -78,7 +78,7 @@ func unguarded(o unstructured.Unstructured, base string, mutants []Mutant) (out 
 	}
 	eachLeaf("", o.Object, func(path, value string) {
 		changes := func(m Mutant) bool {
-			if m.Base != base || m.Changes.Kind != o.GetKind() {
+			if m.Base != base || m.Changes.Kind != o.GetKind() || m.Changes.Name != "" && m.Changes.Name != o.GetName() {
 				return false
 			}
 			if m.Changes.Path == "" {

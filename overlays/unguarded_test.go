@@ -4,6 +4,7 @@ package overlays
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,6 +38,24 @@ func TestAFieldIsGuardedByTheMutantThatChangesIt(t *testing.T) {
 		assert.NotContains(t, unguardedPaths(t, base, mutants), field)
 		assert.Contains(t, unguardedPaths(t, base, slices.Delete(slices.Clone(mutants), at, at+1)), field, "without %s", id)
 	}
+}
+
+// Of two objects of a kind, the one is not guarded by the other's mutant.
+func TestAMutantGuardsTheObjectThatItNames(t *testing.T) {
+	mutants, err := LoadMutants()
+	require.NoError(t, err)
+	at := slices.IndexFunc(mutants, func(m Mutant) bool { return m.ID == "playground-execution-unselected" })
+	require.GreaterOrEqual(t, at, 0)
+	of := func(name string, ms ...Mutant) bool {
+		fields, err := Unguarded(module(t), BasePlayground, ms)
+		require.NoError(t, err)
+		return slices.ContainsFunc(fields, func(f Field) bool {
+			return f.Kind == "NetworkPolicy" && f.Name == name && strings.HasPrefix(f.Path, "spec.podSelector")
+		})
+	}
+	assert.True(t, of("execution"))
+	assert.False(t, of("execution", mutants[at]))
+	assert.True(t, of("default-deny", mutants[at]))
 }
 
 func TestWithoutMutantsEverythingIsUnguarded(t *testing.T) {

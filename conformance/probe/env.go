@@ -46,8 +46,9 @@ type Site struct {
 	APIDirect  string `json:"apiDirect,omitempty"`  // node address, "172.18.0.2:6443"
 	NodeIP     string `json:"nodeIP,omitempty"`     // of the sandbox's own node
 	Kubelet    string `json:"kubelet,omitempty"`    // "172.18.0.3:10250"
-	// Server is where the target's server is called, "10.96.4.2:80", and Inner
-	// are its other Services, which only the target's own programs may call.
+	// Server is where the target's server is called, "10.96.4.2:80", or the service
+	// that makes its sandboxes. Inner are its other Services, which only the target's
+	// own programs may call.
 	Server string   `json:"server,omitempty"`
 	Inner  []string `json:"inner,omitempty"`
 	// RFC1918 are addresses of private ranges that the range answers for.
@@ -65,12 +66,21 @@ type Site struct {
 	// its sibling and the control Pod while attacks run.
 	ListenPort int `json:"listenPort,omitempty"`
 
-	// MemoryLimit and ScratchLimit are in bytes, CPULimit in cores,
-	// PidsLimit in tasks: what the sandbox's declaration says.
-	MemoryLimit  int64   `json:"memoryLimit,omitempty"`
-	ScratchLimit int64   `json:"scratchLimit,omitempty"`
-	CPULimit     float64 `json:"cpuLimit,omitempty"`
-	PidsLimit    int64   `json:"pidsLimit,omitempty"`
+	// MemoryLimit is in bytes, CPULimit in cores, PidsLimit in tasks: what the
+	// sandbox's declaration says. Of the first two it is no more than Most.
+	MemoryLimit int64   `json:"memoryLimit,omitempty"`
+	CPULimit    float64 `json:"cpuLimit,omitempty"`
+	PidsLimit   int64   `json:"pidsLimit,omitempty"`
+	// Most is what the profile lets a sandbox declare. A limit that is taken from
+	// what is attacked alone would be kept however high it is.
+	Most Limits `json:"most,omitzero"`
+}
+
+// Limits are what a sandbox may use up; zero is not said.
+type Limits struct {
+	Memory  int64   `json:"memory,omitempty"`  // bytes
+	CPU     float64 `json:"cpu,omitempty"`     // cores
+	Storage int64   `json:"storage,omitempty"` // bytes of the node's disk
 }
 
 // Host is a name with an address that it has.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
@@ -73,6 +74,8 @@ type KubeOptions struct {
 	// Clients is the namespace, default stockade-clients, of the Pod that may
 	// call the server. It carries RoleLabel client.
 	Clients string
+	// Most is what a sandbox of the target may declare; zero is any.
+	Most probe.Limits
 	// HubbleFile is the export's place in the Cilium agent.
 	HubbleFile string
 	ListenPort int
@@ -106,8 +109,10 @@ type boxes interface {
 	find(ctx context.Context, name string) (target.Pod, error)
 	// command is what has to be executed in a sandbox for a program.
 	command(argv []string) []string
-	// furnish adds to the field what scenarios of the API may use.
+	// furnish adds to the field what scenarios of the API may use, and locate where
+	// the service is called that makes the sandboxes.
 	furnish(f *Field)
+	locate(ctx context.Context, f *Field) error
 }
 
 // NewKube returns the ground of a target.
@@ -315,6 +320,12 @@ func (k *Kube) Detect(ctx context.Context, f *Field, feature suite.Feature) (boo
 			return false, fmt.Errorf("listing admission policies: %w", err)
 		}
 		return len(all.Items) > 0, nil
+	case suite.PodSecurity:
+		ns, err := k.o.Client.Clientset.CoreV1().Namespaces().Get(ctx, k.o.Namespace, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("reading the namespace %s: %w", k.o.Namespace, err)
+		}
+		return ns.Labels["pod-security.kubernetes.io/enforce"] != "", nil
 	case suite.RunIdentity:
 		facts, err := k.factsNow(ctx, f.Pods[suite.Sandbox])
 		// This is how Google's libraries are told of another metadata server.

@@ -261,20 +261,49 @@ func TestATargetWithAPoolIsReadByTheAdministratorAlone(t *testing.T) {
 	assert.ErrorContains(t, err, "not one that is asked with")
 }
 
-func TestLimitsAreThoseOfTheDeclaration(t *testing.T) {
-	size := resource.MustParse("64Mi")
-	p := &corev1.Pod{Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{
-			Resources:    corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("512Mi")}},
-			VolumeMounts: []corev1.VolumeMount{{Name: "scratch", MountPath: "/tmp"}},
-		}},
-		Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}}},
-	}}
-	var site probe.Site
-	limits(&site, p)
-	assert.EqualValues(t, 512<<20, site.MemoryLimit)
-	assert.InDelta(t, 0.5, site.CPULimit, 1e-9)
-	assert.EqualValues(t, 64<<20, site.ScratchLimit)
+func TestPodSecurityIsALabelOfTheNamespace(t *testing.T) {
+	for level, want := range map[string]bool{"": false, "privileged": true, "restricted": true} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: box, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		has, err := pretended(t, []runtime.Object{ns}).Detect(t.Context(), &Field{}, suite.PodSecurity)
+		require.NoError(t, err)
+		assert.Equal(t, want, has, level)
+	}
+	_, err := pretended(t, nil).Detect(t.Context(), &Field{}, suite.PodSecurity)
+	assert.Error(t, err, "a namespace that is not there")
+}
+
+func TestLimitsAreThoseOfTheDeclarationUpToWhatItMayBe(t *testing.T) {
+	declared := func(cpu, memory string) *corev1.Pod {
+		limits := corev1.ResourceList{}
+		if cpu != "" {
+			limits["cpu"], limits["memory"] = resource.MustParse(cpu), resource.MustParse(memory)
+		}
+		return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Limits: limits}}}}}
+	}
+	heavy := declared("1", "8Gi")
+	heavy.Spec.Overhead = corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("10Mi")}
+	most := probe.Limits{Memory: 512 << 20, CPU: 0.5, Storage: 1}
+	for name, c := range map[string]struct {
+		pod    *corev1.Pod
+		most   probe.Limits
+		memory int64
+		cpu    float64
+	}{
+		"what is declared":          {declared("500m", "512Mi"), most, 512, 0.5},
+		"less than may be":          {declared("250m", "64Mi"), most, 64, 0.25},
+		"more than may be":          {declared("2", "8Gi"), most, 512, 0.5},
+		"nothing":                   {declared("", ""), most, 512, 0.5},
+		"nothing, and any may be":   {declared("", ""), probe.Limits{}, 0, 0},
+		"much, and any may be":      {declared("2", "8Gi"), probe.Limits{}, 8192, 2},
+		"more, and the runtime's":   {heavy, most, 522, 0.6},
+		"of one of them any may be": {declared("2", "8Gi"), probe.Limits{CPU: 1}, 8192, 1},
+	} {
+		var site probe.Site
+		limits(&site, c.pod, c.most)
+		assert.Equal(t, c.memory<<20, site.MemoryLimit, name)
+		assert.InDelta(t, c.cpu, site.CPULimit, 1e-9, name)
+		assert.Equal(t, c.most, site.Most, name)
+	}
 }
 
 // The cgroup that the witness reads is the whole Pod's.
@@ -302,7 +331,7 @@ func TestLimitsOfSeveralContainersAreTheirSum(t *testing.T) {
 			Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("70Mi")}}}, 70},
 	} {
 		var site probe.Site
-		limits(&site, &corev1.Pod{Spec: tc.spec})
+		limits(&site, &corev1.Pod{Spec: tc.spec}, probe.Limits{})
 		assert.Equal(t, tc.want<<20, site.MemoryLimit, name)
 	}
 }

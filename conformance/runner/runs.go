@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,6 +120,21 @@ func (r *runs) command(argv []string) []string {
 func (r *runs) furnish(f *Field) {
 	f.Pod, f.Do, f.Execute = r.pod, r.do, r.execute
 	f.Components, f.Account = []string{r.namespace}, r.k.o.Service
+}
+
+// locate adds where the deployed service is called. One that is not there is not
+// attacked, and what has to call it says so.
+func (r *runs) locate(ctx context.Context, f *Field) error {
+	f.Servers, f.Site.Server = nil, "" // a field is looked at again after a restart
+	addr, err := r.k.service(ctx, f, r.namespace, r.name, servicePort)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.Site.Server = addr
+	return r.k.serverNodes(ctx, f, r.namespace, r.name)
 }
 
 // pod is a compliant Pod, as the service would make it.

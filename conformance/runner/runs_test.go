@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -188,4 +189,24 @@ func TestProgramsAreGivenToTheDeployedService(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheServiceIsFoundWhereItIsCalled(t *testing.T) {
+	k := executed(t, "http://127.0.0.1:1", canned{})
+	f := &Field{Aliases: map[string][]string{}, Servers: []string{"gone"}}
+	f.Site.Server = "10.96.0.1:1"
+	require.NoError(t, k.boxes.locate(t.Context(), f))
+	assert.Empty(t, f.Site.Server, "one that is not there has no address")
+	assert.Empty(t, f.Servers)
+
+	node, number := "system", int32(8080)
+	k.o.Client.Clientset = kubefake.NewClientset(
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "playground-system", Name: "execution"}, Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7"}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "playground-system", Name: "e", Labels: map[string]string{discoveryv1.LabelServiceName: "execution"}},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.9.1"}, NodeName: &node}}, Ports: []discoveryv1.EndpointPort{{Port: &number}}})
+	require.NoError(t, k.boxes.locate(t.Context(), f))
+	assert.Equal(t, "10.96.0.7:8080", f.Site.Server)
+	assert.Equal(t, []string{"10.0.9.1:8080"}, f.Aliases["10.96.0.7:8080"])
+	assert.Equal(t, []string{"system"}, f.Servers)
 }

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -255,7 +254,7 @@ func (s *server) survey(ctx context.Context, f *Field) error {
 				f.Site.Inner = append(f.Site.Inner, addr)
 			}
 		}
-		if err := s.nodes(ctx, f, svc.Name); err != nil {
+		if err := s.k.serverNodes(ctx, f, s.k.o.Namespace, svc.Name); err != nil {
 			return err
 		}
 	}
@@ -263,23 +262,6 @@ func (s *server) survey(ctx context.Context, f *Field) error {
 		return fmt.Errorf("looking for the target's server: namespace %s has no Service %s with a port %s", s.k.o.Namespace, s.service, serverPort)
 	}
 	slices.Sort(f.Site.Inner)
-	return nil
-}
-
-// nodes adds the nodes of a Service's Pods.
-func (s *server) nodes(ctx context.Context, f *Field, service string) error {
-	all, err := s.k.o.Client.Clientset.DiscoveryV1().EndpointSlices(s.k.o.Namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=" + service})
-	if err != nil {
-		return fmt.Errorf("reading the endpoints of Service %s/%s: %w", s.k.o.Namespace, service, err)
-	}
-	for _, e := range all.Items {
-		for _, p := range e.Endpoints {
-			if p.NodeName != nil && !slices.Contains(f.Servers, *p.NodeName) {
-				f.Servers = append(f.Servers, *p.NodeName)
-			}
-		}
-	}
 	return nil
 }
 

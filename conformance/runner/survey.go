@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,10 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
 	}
-	limits(&f.Site, pod)
+	limits(&f.Site, pod, k.o.Most)
+	if err := k.boxes.locate(ctx, f); err != nil {
+		return nil, err
+	}
 	if k.server != nil {
 		if err := k.server.survey(ctx, f); err != nil {
 			return nil, err
@@ -126,14 +130,13 @@ func (k *Kube) service(ctx context.Context, f *Field, namespace, name string, po
 	if err != nil {
 		return "", fmt.Errorf("reading Service %s/%s: %w", namespace, name, err)
 	}
-	slices, err := k.o.Client.Clientset.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+	behind, err := k.endpoints(ctx, namespace, name)
 	if err != nil {
-		return "", fmt.Errorf("reading the endpoints of Service %s/%s: %w", namespace, name, err)
+		return "", err
 	}
 	addr := net.JoinHostPort(svc.Spec.ClusterIP, strconv.Itoa(int(port)))
 	seen := map[string]bool{}
-	for _, s := range slices.Items {
+	for _, s := range behind {
 		for _, e := range s.Endpoints {
 			for _, ip := range e.Addresses {
 				for _, p := range s.Ports {
@@ -152,18 +155,48 @@ func (k *Kube) service(ctx context.Context, f *Field, namespace, name string, po
 	return addr, nil
 }
 
-// limits reads what the sandbox's declaration says. Memory and CPU are the whole
-// Pod's, as the node's cgroup has them that the witness reads.
-func limits(site *probe.Site, pod *corev1.Pod) {
-	site.MemoryLimit = podLimit(pod, corev1.ResourceMemory).Value()
-	site.CPULimit = podLimit(pod, corev1.ResourceCPU).AsApproximateFloat64()
-	for _, m := range pod.Spec.Containers[0].VolumeMounts {
-		for _, v := range pod.Spec.Volumes {
-			if v.Name == m.Name && m.MountPath == "/tmp" && v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil {
-				site.ScratchLimit = v.EmptyDir.SizeLimit.Value()
+// serverNodes adds the nodes of a Service's Pods, which are the target's servers.
+func (k *Kube) serverNodes(ctx context.Context, f *Field, namespace, service string) error {
+	behind, err := k.endpoints(ctx, namespace, service)
+	if err != nil {
+		return err
+	}
+	for _, s := range behind {
+		for _, e := range s.Endpoints {
+			if e.NodeName != nil && !slices.Contains(f.Servers, *e.NodeName) {
+				f.Servers = append(f.Servers, *e.NodeName)
 			}
 		}
 	}
+	return nil
+}
+
+func (k *Kube) endpoints(ctx context.Context, namespace, service string) ([]discoveryv1.EndpointSlice, error) {
+	all, err := k.o.Client.Clientset.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return nil, fmt.Errorf("reading the endpoints of Service %s/%s: %w", namespace, service, err)
+	}
+	return all.Items, nil
+}
+
+// limits reads what the sandbox's declaration says, up to what it may say. Memory and
+// CPU are the whole Pod's, as the node's cgroup has them that the witness reads: what
+// the runtime class adds comes on top of either.
+func limits(site *probe.Site, pod *corev1.Pod, most probe.Limits) {
+	site.Most = most
+	memory, cpu := pod.Spec.Overhead[corev1.ResourceMemory], pod.Spec.Overhead[corev1.ResourceCPU]
+	site.MemoryLimit = atMost(podLimit(pod, corev1.ResourceMemory).Value(), most.Memory, memory.Value())
+	site.CPULimit = atMost(podLimit(pod, corev1.ResourceCPU).AsApproximateFloat64(), most.CPU, cpu.AsApproximateFloat64())
+}
+
+// atMost is a declared limit, of which 0 is none, where no more may be declared than
+// most, of which 0 is any.
+func atMost[T int64 | float64](declared, most, overhead T) T {
+	if most > 0 && (declared == 0 || declared > most+overhead) {
+		return most + overhead
+	}
+	return declared
 }
 
 // podLimit is the limit that the kubelet sets on the Pod: the Pod's own where it

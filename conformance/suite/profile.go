@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/stockade-dev/stockade/conformance/probe"
 )
 
 // Profile is a system as it is deployed, and what its text claims of it: the
@@ -25,6 +27,9 @@ type Profile struct {
 	// Also are scenarios that no claim of the system's text asks for, and that
 	// hold on a deployment that is hardened.
 	Also []string
+	// Most is the most that one sandbox may declare; zero is any. A limit that is
+	// raised is kept as well as the right one, and no attack on it would notice.
+	Most probe.Limits
 	// Canary is the scenario of honest work that must hold in every mutant of
 	// the deployment; empty where it has none. It need not be of the profile.
 	Canary string
@@ -40,7 +45,9 @@ var Profiles = []Profile{
 	{
 		ID: DefaultProfile, Title: "Agent Sandbox with a policy of its own that lets nothing out", Target: "reference",
 		Claims: numbered("AS", 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17),
-		Also:   []string{"resources.process-bomb"}, Canary: coffee,
+		// The text's own limits; of the disk it says nothing, and it is for logs alone.
+		Most: probe.Limits{Memory: 512 << 20, CPU: 0.5, Storage: 128 << 20},
+		Also: []string{"resources.process-bomb"}, Canary: coffee,
 	}, {
 		ID: "agent-sandbox-default", Title: "Agent Sandbox with the controller's default network policy", Target: "default",
 		Claims: numbered("AS", 3, 4, 5, 11), Only: "seed",
@@ -53,7 +60,10 @@ var Profiles = []Profile{
 		Claims: numbered("KG", 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 16), Canary: gopher,
 	}, {
 		ID: "playground", Title: "An execution service that starts a Pod for each run", Target: "playground",
-		Claims: numbered("PG", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), Canary: coffee,
+		Claims: numbered("PG", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
+		// The text has no numbers: what a run of a small program needs.
+		Most: probe.Limits{Memory: 512 << 20, CPU: 0.5, Storage: 128 << 20},
+		Also: []string{"resources.declared-limits"}, Canary: coffee,
 	},
 }
 

@@ -69,6 +69,9 @@ const (
 	WarmPool  Feature = "warm-pool"
 	// PodNetwork: the sandboxes have a network that only a policy closes.
 	PodNetwork Feature = "pod-network"
+	// PodSecurity: the sandboxes' namespace has a level of Pod Security, which also
+	// looks at Pods that nobody's policy for sandboxes speaks of.
+	PodSecurity Feature = "pod-security"
 	// RunIdentity: every program has an identity of the server's for as long as
 	// it runs, from a metadata server of the target's own.
 	RunIdentity Feature = "run-identity"

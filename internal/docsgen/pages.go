@@ -30,6 +30,9 @@ func mutantsPage(mutants []overlays.Mutant) (string, error) {
 	b.WriteString("| mutant | profile | weakens | where | must be caught by | must still hold |\n|---|---|---|---|---|---|\n")
 	for _, m := range mutants {
 		where := "`" + m.Changes.Kind + "`"
+		if m.Changes.Name != "" {
+			where += " `" + m.Changes.Name + "`"
+		}
 		if m.Changes.Path != "" {
 			where += " `" + m.Changes.Path + "`"
 		}

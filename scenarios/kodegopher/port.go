@@ -5,8 +5,6 @@ package kodegopher
 import (
 	"context"
 	"net"
-	"net/http"
-	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -81,9 +79,6 @@ func knock(ctx context.Context, env *probe.Env) []verdict.Step {
 	return probe.Together(func() verdict.Step { return askHealth(ctx, env, serverPort) })
 }
 
-// answerTime is how long a runner may take that builds a program meanwhile.
-const answerTime = 6 * time.Second
-
 // askHealth connects to a port of the sandbox and asks the runner how it is. An
 // attack has reached its aim with the connect, whoever is there; a control has
 // to hear the runner.
@@ -101,27 +96,5 @@ func askHealth(ctx context.Context, env *probe.Env, port string) verdict.Step {
 	if env.Part != probe.Control {
 		return probe.Reached(name, "connected to %s", addr)
 	}
-	return askHealthz(ctx, name, c, addr, "runner")
-}
-
-// askHealthz asks whoever listens at the end of a connection how it is; who names
-// what has to answer there.
-func askHealthz(ctx context.Context, name string, c net.Conn, addr, who string) verdict.Step {
-	_ = c.SetDeadline(time.Now().Add(answerTime)) // a closed connection fails below
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
-	if err != nil {
-		return probe.Failed(name, verdict.Unknown, "%v", err)
-	}
-	answer, err := (&http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return c, nil },
-	}).RoundTrip(req)
-	if err != nil {
-		return probe.Failed(name, verdict.Unknown, "connected to %s, and no %s answered: %v", addr, who, err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return probe.Failed(name, verdict.Unknown, "connected to %s, and it is no %s that answered with status %d", addr, who, answer.StatusCode)
-	}
-	return probe.Reached(name, "the %s at %s answered", who, addr)
+	return probe.AskHealth(ctx, name, c, addr, "runner")
 }

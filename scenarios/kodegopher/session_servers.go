@@ -75,7 +75,7 @@ func atServers(to func(probe.Site) []string) suite.Witness {
 
 // callServer asks the server how it is, as a client of it might.
 func callServer(ctx context.Context, env *probe.Env) []verdict.Step {
-	return probe.Together(func() verdict.Step { return askServer(ctx, env.Site.Server) })
+	return probe.Together(func() verdict.Step { return probe.AskServer(ctx, "call the server", env.Site.Server) })
 }
 
 // callInner connects to what is behind the server. Not every place of it is open
@@ -86,17 +86,4 @@ func callInner(ctx context.Context, env *probe.Env) []verdict.Step {
 		return steps[open : open+1]
 	}
 	return steps
-}
-
-func askServer(ctx context.Context, addr string) verdict.Step {
-	const name = "call the server"
-	if addr == "" {
-		return probe.NoSite(name, "server")
-	}
-	c, err := probe.Dial(ctx, "tcp", addr)
-	if err != nil {
-		return probe.Denied(name, err)
-	}
-	defer c.Close() //nolint:errcheck // nothing is buffered
-	return askHealthz(ctx, name, c, addr, "server")
 }

@@ -877,11 +877,8 @@ func TestTheServersNodesAreBelievedAndThePodIsNot(t *testing.T) {
 		assert.Equal(t, verdict.Breached, r.Verdict(), "%s: %s", sc.ID, r.Detail())
 		assert.NotEmpty(t, sc.Attack(t.Context(), &probe.Env{Nonce: testNonce}), sc.ID)
 	}
-	assert.Equal(t, verdict.ToolMissing, askServer(t.Context(), "").Class)
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()
-	assert.Equal(t, verdict.Unknown, askServer(t.Context(), strings.TrimPrefix(up.URL, "http://")).Class, "somebody else answers there")
-
 	open := strings.TrimPrefix(up.URL, "http://")
 	steps := callInner(t.Context(), &probe.Env{Site: probe.Site{Inner: []string{"127.0.0.1:1", open}}})
 	require.Len(t, steps, 1)

@@ -6,8 +6,12 @@
 package manifest
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 )
@@ -139,3 +143,16 @@ var ofTheKubelet = []string{"configMap", "downwardAPI", "emptyDir", "image", "pr
 // folder of the node: a persistent volume's claim may be for one, and a driver may
 // mount what it likes.
 func MayBeTheNodes(kind string) bool { return !slices.Contains(ofTheKubelet, kind) }
+
+// suffixes are those of a quantity, as the API server writes it.
+var suffixes = map[string]float64{"": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
+
+// Quantity reads an amount of a resource: "500m" is 0.5, "64Mi" is 67108864.
+func Quantity(v any) (n float64, ok bool) {
+	text := fmt.Sprint(v)
+	number := strings.TrimRight(text, "numkMGTPEi")
+	factor, known := suffixes[text[len(number):]]
+	n, err := strconv.ParseFloat(number, 64)
+	return n * factor, known && err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
+}

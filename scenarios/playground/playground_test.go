@@ -89,7 +89,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+18)
+	assert.Len(t, r.All(), len(rules)+20)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {
@@ -831,4 +831,44 @@ func TestEveryPlaceThatIsTriedIsLookedForInTheFlowLog(t *testing.T) {
 	assert.Equal(t, s.OwnAll, defaultDenyIngress().Witnesses[0].Flow.To(s))
 	assert.Len(t, defaultDenyIngress().Attack(ctx, &probe.Env{Site: s}), 2)
 	assert.Equal(t, verdict.ToolMissing, defaultDenyIngress().Attack(ctx, &probe.Env{})[0].Class)
+
+	stranger := serviceFromStranger()
+	s.Server = "10.96.0.7:8080"
+	assert.Equal(t, []string{s.Server}, stranger.Witnesses[0].Flow.To(s))
+	assert.True(t, stranger.Witnesses[0].Flow.Servers, "the drop is on the service's own node")
+	assert.Empty(t, stranger.Witnesses[0].Flow.To(probe.Site{}))
+	assert.Equal(t, verdict.ToolMissing, stranger.Attack(ctx, &probe.Env{})[0].Class)
+	assert.Equal(t, verdict.ToolMissing, stranger.Control.Act(ctx, &probe.Env{})[0].Class)
+	assert.NotEqual(t, stranger.From, stranger.Control.At, "the flow log has to see somebody else")
+}
+
+// Who reads the policy of the playground's own service reads that of no other
+// namespace, and knows the front end.
+func TestWhoElseMayCallTheServiceIsFound(t *testing.T) {
+	from := func(namespaces ...string) object {
+		var peers []any
+		for _, ns := range namespaces {
+			peers = append(peers, object{"namespaceSelector": object{"matchLabels": object{"kubernetes.io/metadata.name": ns}}})
+		}
+		return policy("execution", object{"podSelector": object{"matchLabels": object{"app": "execution"}}, "policyTypes": []any{"Ingress"},
+			"ingress": []any{object{"from": peers, "ports": []any{object{"protocol": "TCP", "port": int64(8080)}}}}})
+	}
+	pods := listOf(object{"metadata": object{"name": "execution-1", "labels": object{"app": "execution"}}})
+	for name, c := range map[string]struct {
+		policies []object
+		ok       bool
+	}{
+		"the front end":              {[]object{from("stockade-system")}, false},
+		"the runs as well":           {[]object{from("stockade-system", "playground")}, true},
+		"everybody":                  {[]object{from()}, true},
+		"no policy of its own":       {nil, true},
+		"one beside it lets more in": {[]object{from("stockade-system"), from("stockade-clients")}, true},
+	} {
+		e := env(&server{})
+		e.Do = plain(cluster{reading.PoliciesOf("playground-system"): listOf(c.policies...), core("playground-system", "pods"): pods}).do
+		steps := servicePolicy().Ask(t.Context(), e)
+		require.Len(t, steps, 2+len(reading.PolicyGroups), name)
+		assert.Equal(t, c.ok, slices.ContainsFunc(steps, func(s verdict.Step) bool { return s.OK }), name)
+	}
+	assert.Equal(t, verdict.ToolMissing, servicePolicy().Ask(t.Context(), &suite.APIEnv{})[0].Class)
 }

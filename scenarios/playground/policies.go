@@ -32,7 +32,7 @@ func egressPolicy() suite.Scenario {
 		AskControl: findServicePolicy,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"playground-egress-policy-open"},
+		Mutants:    []string{"playground-egress-policy-open", "playground-policy-no-egress", "playground-policy-some-pods"},
 	}
 }
 
@@ -55,7 +55,7 @@ func ingressPolicy() suite.Scenario {
 		AskControl: findServicePolicy,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"playground-ingress-runs"},
+		Mutants:    []string{"playground-ingress-runs", "playground-policy-some-pods"},
 	}
 }
 

@@ -143,7 +143,7 @@ var rules = []rule{
 		id: "reject-ephemeral-container", title: "Add a container to a run in the playground",
 		about: "`kubectl debug` adds a container to a Pod that runs, through a subresource that a policy on Pods does not see by itself.",
 		says:  "ephemeral containers", severity: suite.High,
-		mutants: []string{"playground-no-ephemeral-container-rule", "playground-no-subresource"},
+		mutants: []string{"playground-no-ephemeral-container-rule", "playground-no-subresource", "playground-create-only"},
 		live: []patch{{"an ephemeral container", "ephemeralcontainers", func(spec object) object {
 			c := firstContainer(spec)
 			return object{"ephemeralContainers": []any{object{
@@ -153,7 +153,7 @@ var rules = []rule{
 		id: "require-digest", title: "Create a Pod of an image without a digest in the playground",
 		about: "What a tag names can be replaced after it was looked at. The image of a Pod that runs can be changed, too.",
 		says:  "given by digest", severity: suite.High,
-		mutants: []string{"playground-no-digest-rule"},
+		mutants: []string{"playground-no-digest-rule", "playground-create-only"},
 		cases: []variant{
 			{"a tag", manifest.InContainers(func(c object) { c["image"] = repository(c) + ":dev" })},
 			{"no tag at all", manifest.InContainers(func(c object) { c["image"] = repository(c) })},

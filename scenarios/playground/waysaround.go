@@ -47,6 +47,6 @@ func waysAround() suite.Scenario {
 		},
 		Accept:  []verdict.Class{verdict.Absent},
 		Timeout: 30 * time.Second,
-		Mutants: []string{"playground-fail-open"},
+		Mutants: []string{"playground-fail-open", "playground-create-only"},
 	}
 }

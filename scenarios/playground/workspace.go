@@ -53,7 +53,7 @@ func workspaceSize() suite.Scenario {
 		// Memory that others in the sandbox may be measuring.
 		Exclusive: true,
 		Timeout:   40 * time.Second,
-		Mutants:   []string{"playground-workspace-disk", "playground-tmp-disk"},
+		Mutants:   []string{"playground-workspace-disk", "playground-tmp-disk", "playground-workspace-larger", "playground-tmp-larger"},
 	}
 }
 

@@ -123,7 +123,7 @@ type Peer struct {
 	// Namespace is empty for the policy's own.
 	Namespace string
 	// Label and Value are what all of them have. Without a label they are all Pods
-	// of the namespaces that have the label Mark with the value true.
+	// of the namespace, or of those that have the label Mark with the value true.
 	Label, Value string
 	Mark         string
 }
@@ -136,7 +136,7 @@ func (p Peer) is(peer suite.Object) bool {
 		return where[p.Mark] == "true"
 	}
 	here := p.Namespace == "" && peer["namespaceSelector"] == nil || p.Namespace != "" && where[namespaceLabel] == p.Namespace
-	return here && manifest.Map(peer, "podSelector", "matchLabels")[p.Label] == p.Value
+	return here && (p.Label == "" || manifest.Map(peer, "podSelector", "matchLabels")[p.Label] == p.Value)
 }
 
 // namespaceLabel is what the API server itself gives to every namespace.

@@ -55,12 +55,29 @@ func findAllowing(ctx context.Context, env *suite.APIEnv, name string, d Directi
 // the values of a label, whether it has a policy on what comes in, and whether all
 // that select it let in its callers alone. Each value must be some Pod's.
 func CallersOnly(ctx context.Context, env *suite.APIEnv, label string, callers map[string][]Outlet) []verdict.Step {
-	const what = "find a policy that lets others in"
-	policies, sandbox, step := Selected(ctx, env, what)
+	policies, sandbox, step := Selected(ctx, env, lettingIn)
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	pods, step := Items(ctx, env, what, "/api/v1/namespaces/"+env.Namespace+"/pods")
+	return callersOnly(ctx, env, label, callers, policies, sandbox)
+}
+
+// CallersOnlyIn is [CallersOnly] for another namespace, of the target's own programs:
+// no sandbox runs there.
+func CallersOnlyIn(ctx context.Context, env *suite.APIEnv, namespace, label string, callers map[string][]Outlet) []verdict.Step {
+	policies, step := Items(ctx, env, lettingIn, PoliciesOf(namespace))
+	if step != nil {
+		return []verdict.Step{*step}
+	}
+	there := *env
+	there.Namespace = namespace
+	return callersOnly(ctx, &there, label, callers, policies, nil)
+}
+
+const lettingIn = "find a policy that lets others in"
+
+func callersOnly(ctx context.Context, env *suite.APIEnv, label string, callers map[string][]Outlet, policies []suite.Object, sandbox suite.Object) []verdict.Step {
+	pods, step := Items(ctx, env, lettingIn, "/api/v1/namespaces/"+env.Namespace+"/pods")
 	if step != nil {
 		return []verdict.Step{*step}
 	}
@@ -74,10 +91,10 @@ func CallersOnly(ctx context.Context, env *suite.APIEnv, label string, callers m
 			}
 			found = true
 			steps = append(steps, DefaultDeny("find no policy on what comes in to "+manifest.Name(pod), Ingress, policies, labels),
-				LetsInOnly(what+" to "+manifest.Name(pod), callers[value], policies, labels, sandbox))
+				LetsInOnly(lettingIn+" to "+manifest.Name(pod), callers[value], policies, labels, sandbox))
 		}
 		if !found {
-			steps = append(steps, verdict.Step{Name: what + " to " + value, Class: verdict.Unknown, Detail: "there is no Pod of it"})
+			steps = append(steps, verdict.Step{Name: lettingIn + " to " + value, Class: verdict.Unknown, Detail: "there is no Pod of it"})
 		}
 	}
 	return append(steps, Others(ctx, env, Ingress)...)

@@ -221,6 +221,68 @@ func TestACallerIsLetInAtItsPortsAlone(t *testing.T) {
 	assert.Equal(t, verdict.ToolMissing, CallersOnly(t.Context(), &suite.APIEnv{}, "app", callers)[0].Class)
 }
 
+// Whoever calls a program of the target's own may be a whole namespace.
+func TestTheCallersOfAnotherNamespaceAreRead(t *testing.T) {
+	callers := map[string][]Outlet{"server": {{Peer{Namespace: "front"}, []string{"80/TCP"}}}}
+	of := func(name string) object {
+		return object{"namespaceSelector": object{"matchLabels": object{namespaceLabel: name}}}
+	}
+	to := func(selector object, types []any, rules ...any) object {
+		return named("p", object{"podSelector": selector, "policyTypes": types, "ingress": rules})
+	}
+	at := func(number int, from ...any) object {
+		return object{"from": from, "ports": []any{port("TCP", float64(number))}}
+	}
+	in, mine := []any{"Ingress"}, object{"matchLabels": object{"app": "server"}}
+	part := of("front")
+	part["podSelector"] = object{"matchLabels": object{"tier": "web"}}
+	for name, c := range map[string]struct {
+		policy object
+		ok     bool
+		want   verdict.Class
+	}{
+		"the front end":              {to(mine, in, at(80, of("front"))), false, verdict.Absent},
+		"a part of it":               {to(mine, in, at(80, part)), false, verdict.Absent},
+		"of every Pod":               {to(object{}, in, at(80, of("front"))), false, verdict.Absent},
+		"at another port":            {to(mine, in, at(81, of("front"))), true, ""},
+		"at every port":              {to(mine, in, object{"from": []any{of("front")}}), true, ""},
+		"the sandboxes":              {to(mine, in, at(80, of("front"), of("boxes"))), true, ""},
+		"every namespace":            {to(mine, in, at(80, object{"namespaceSelector": object{}})), true, ""},
+		"everybody":                  {to(mine, in, object{"ports": []any{port("TCP", float64(80))}}), true, ""},
+		"its own namespace":          {to(mine, in, at(80, object{"podSelector": object{}})), true, ""},
+		"of another's Pods":          {to(object{"matchLabels": object{"app": "another"}}, in, at(80, of("front"))), true, ""},
+		"says nothing of what comes": {to(mine, []any{"Egress"}), true, ""},
+		"a Pod of its own namespace": {to(mine, in, at(80, object{"podSelector": mine})), false, verdict.Unknown},
+	} {
+		e := with(nil, cluster{PoliciesOf("system"): listOf(c.policy), "/api/v1/namespaces/system/pods": listOf(
+			object{"metadata": object{"name": "server-1", "labels": object{"app": "server"}}}, object{"metadata": object{"labels": object{"app": "other"}}})}).env()
+		steps := CallersOnlyIn(t.Context(), e, "system", "app", callers)
+		require.Len(t, steps, 2+len(PolicyGroups), name)
+		assert.Equal(t, "boxes", e.Namespace, "the caller's is left as it is")
+		got, ok := verdict.Absent, false
+		for _, s := range steps {
+			ok = ok || s.OK
+			if s.Class != verdict.Absent && got == verdict.Absent {
+				got = s.Class
+			}
+		}
+		assert.Equal(t, c.ok, ok, name)
+		assert.Equal(t, c.want, got, name)
+	}
+	const cilium = "/apis/cilium.io/v2/namespaces/system/ciliumnetworkpolicies"
+	whole := cluster{PoliciesOf("system"): listOf(to(mine, in)), "/api/v1/namespaces/system/pods": listOf(object{"metadata": object{"labels": object{"app": "server"}}})}
+	steps := CallersOnlyIn(t.Context(), with(cluster{cilium: listOf(named("more", object{"ingress": []any{object{}}}))}, whole).env(), "system", "app", callers)
+	assert.Equal(t, verdict.Unknown, steps[2].Class, "a policy of another kind, of that namespace")
+	for name, c := range map[string]cluster{
+		"no Pod":                 {PoliciesOf("system"): listOf(), "/api/v1/namespaces/system/pods": listOf()},
+		"Pods that are not read": {PoliciesOf("system"): listOf()},
+		"policies that are not":  {"/api/v1/namespaces/system/pods": listOf()},
+		"of another namespace":   {PoliciesOf("boxes"): listOf(), "/api/v1/namespaces/boxes/pods": listOf()},
+	} {
+		assert.Equal(t, verdict.Unknown, CallersOnlyIn(t.Context(), with(nil, c).env(), "system", "app", callers)[0].Class, name)
+	}
+}
+
 var doors = []Door{{"group", "things", "CREATE"}, {"group", "things", "UPDATE"}, {"group", "things/part", "UPDATE"}}
 
 // sound is a cluster whose policy has no way around it, as the API server fills it

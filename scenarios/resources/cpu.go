@@ -14,7 +14,8 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// claimedCPU is the text's own limit, in cores, for targets that declare none.
+// claimedCPU is the text's own limit, in cores, for targets that declare none, of
+// profiles that do not say how much they may.
 const claimedCPU = 0.5
 
 // cpuRunaway accepts ResourceLimit alone: a rate that was measured, and that
@@ -25,7 +26,7 @@ func cpuRunaway() suite.Scenario {
 		ID:    "resources.cpu-runaway",
 		Title: "Take more CPU than the limit",
 		About: "Spins on every core for two seconds. The work done, against what one core does in a moment without throttling, " +
-			"tells how many cores were had; the node's cgroup says how much time was taken, and that there is a quota. " +
+			"tells how many cores were had; the node's cgroup says how much time was taken, and that there is a quota, of no more than may be declared. " +
 			"The control does the same in a Pod without a limit, on runc, and must get more.",
 		Claims:     []string{"AS-09"},
 		Kind:       suite.Guarantee,
@@ -38,7 +39,7 @@ func cpuRunaway() suite.Scenario {
 		Witnesses: []suite.Witness{{Name: suite.Cgroup, Read: readCPU}},
 		Exclusive: true,
 		Timeout:   20 * time.Second,
-		Mutants:   []string{"no-cpu-limit"},
+		Mutants:   []string{"no-cpu-limit", "cpu-limit-raised"},
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// claimedMemory is the text's own limit, in bytes. It stands in where the
-// target declares none: a missing limit must not make the attack harmless.
+// claimedMemory is the text's own limit, in bytes. It stands in where neither the
+// target declares one nor the profile says how much that may be: a missing limit
+// must not make the attack harmless.
 const claimedMemory = 512 * mib
 
 // memoryRunaway accepts Killed alone, because that is the claim: the container
@@ -27,7 +28,7 @@ func memoryRunaway() suite.Scenario {
 	return suite.Scenario{
 		ID:    "resources.memory-runaway",
 		Title: "Take more memory than the limit",
-		About: "Allocates and touches memory in steps, up to twice the limit. The container has to be killed on the way. The " +
+		About: "Allocates and touches memory in steps, up to twice the limit that is declared, or that may be where more is. The container has to be killed on the way. The " +
 			"control allocates a quarter of the limit in the same sandbox first.",
 		Claims:     []string{"AS-08"},
 		Kind:       suite.Guarantee,
@@ -44,7 +45,7 @@ func memoryRunaway() suite.Scenario {
 		Exclusive: true,
 		MayKill:   true,
 		Timeout:   90 * time.Second,
-		Mutants:   []string{"no-memory-limit"},
+		Mutants:   []string{"no-memory-limit", "memory-limit-raised"},
 	}
 }
 

@@ -3,12 +3,15 @@
 package resources
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -201,5 +204,90 @@ func TestASandboxThatEndsItselfHasNotReachedALimit(t *testing.T) {
 		r := verdict.Decide(e)
 		assert.Equal(t, verdict.Inconclusive, r.Verdict(), "%s: %s", s.ID, r.Detail())
 		assert.Equal(t, verdict.WitnessDisagrees, r.Reason(), s.ID)
+	}
+}
+
+func TestADeclaredLimitIsThereAndNotTooHigh(t *testing.T) {
+	container := func(limits map[string]any) any {
+		return map[string]any{"name": "c", "resources": map[string]any{"limits": limits}}
+	}
+	good := map[string]any{"cpu": "500m", "memory": "512Mi", "ephemeral-storage": "128Mi"}
+	with := func(resource string, amount any) map[string]any {
+		out := maps.Clone(good)
+		out[resource] = amount
+		if amount == nil {
+			delete(out, resource)
+		}
+		return out
+	}
+	spec := func(all ...any) suite.Object { return suite.Object{"containers": all} }
+	whole := spec(container(nil))
+	whole["resources"] = map[string]any{"limits": good}
+	before := spec(container(with("memory", "256Mi")))
+	before["initContainers"] = []any{container(with("memory", "512Mi"))}
+	for name, c := range map[string]struct {
+		spec  suite.Object
+		cpu   verdict.Class // "" is the attack's success
+		rest  verdict.Class // of memory
+		store verdict.Class
+	}{
+		"as it should be":       {spec(container(good)), verdict.Confined, verdict.Confined, verdict.Confined},
+		"more CPU":              {spec(container(with("cpu", "2"))), "", verdict.Confined, verdict.Confined},
+		"more memory":           {spec(container(with("memory", "8Gi"))), verdict.Confined, "", verdict.Confined},
+		"a byte more":           {spec(container(with("memory", "536870913"))), verdict.Confined, "", verdict.Confined},
+		"less":                  {spec(container(with("memory", "1M"))), verdict.Confined, verdict.Confined, verdict.Confined},
+		"no limit on the disk":  {spec(container(with("ephemeral-storage", nil))), verdict.Confined, verdict.Confined, ""},
+		"a limit of nothing":    {spec(container(with("cpu", "0"))), "", verdict.Confined, verdict.Confined},
+		"no limits":             {spec(container(nil)), "", "", ""},
+		"a second container":    {spec(container(good), container(good)), "", "", ""},
+		"one without any":       {spec(container(good), container(nil)), "", "", ""},
+		"one that runs before":  {before, "", "", ""},
+		"what nobody can read":  {spec(container(with("memory", "much"))), verdict.Confined, verdict.Unknown, verdict.Confined},
+		"limits of the whole":   {whole, verdict.Unknown, verdict.Unknown, verdict.Unknown},
+		"a Pod that is not one": {suite.Object{}, verdict.Unknown, verdict.Unknown, verdict.Unknown},
+	} {
+		env := &suite.APIEnv{Namespace: "boxes", Live: "live", Site: probe.Site{Most: probe.Limits{CPU: 0.5, Memory: 512 * mib, Storage: 128 * mib}},
+			Do: func(_ context.Context, as suite.Identity, r suite.Request) (suite.Answer, error) {
+				assert.Equal(t, suite.Administrator, as)
+				assert.Equal(t, "/api/v1/namespaces/boxes/pods/live", r.Path)
+				return suite.Answer{Code: 200, Object: suite.Object{"spec": c.spec}}, nil
+			}}
+		steps := declaredLimits().Ask(t.Context(), env)
+		require.Len(t, steps, 3, name)
+		for i, want := range []verdict.Class{c.cpu, c.rest, c.store} {
+			assert.Equal(t, want, steps[i].Class, "%s: %s: %s", name, steps[i].Name, steps[i].Detail)
+			assert.Equal(t, want == "", steps[i].OK, "%s: %s: %s", name, steps[i].Name, steps[i].Detail)
+		}
+		env.Site.Most = probe.Limits{}
+		assert.Len(t, declaredLimits().Ask(t.Context(), env), 2, "nobody says what the disk's has to be")
+	}
+	// Where nobody says how high a limit may be, there has to be one.
+	assert.Equal(t, verdict.Confined, bound{"memory", 0}.judge(spec(container(with("memory", "8Gi")))).Class)
+	assert.True(t, bound{"memory", 0}.judge(spec(container(nil))).OK)
+	assert.Equal(t, verdict.ToolMissing, declaredLimits().Ask(t.Context(), &suite.APIEnv{})[0].Class)
+}
+
+// The API server's own answer is read: what it fills in is filled in there as well.
+func TestTheControlFindsAPodWithoutLimits(t *testing.T) {
+	env := &suite.APIEnv{Nonce: "0123456789abcdef", Namespace: "boxes", Pod: func() suite.Object {
+		return suite.Object{"spec": suite.Object{"containers": []any{suite.Object{"name": "c", "resources": suite.Object{"limits": suite.Object{"cpu": "1"}}}}}}
+	}}
+	assert.Equal(t, verdict.ToolMissing, findNoLimits(t.Context(), env)[0].Class)
+	filled := suite.Object{"spec": suite.Object{"containers": []any{suite.Object{"name": "c", "resources": suite.Object{"limits": suite.Object{"cpu": "1", "memory": "1Gi"}}}}}}
+	for name, c := range map[string]struct {
+		answer func(suite.Object) suite.Answer
+		ok     bool
+	}{
+		"taken":                {func(o suite.Object) suite.Answer { return suite.Answer{Code: 201, Object: o} }, true},
+		"given limits by some": {func(suite.Object) suite.Answer { return suite.Answer{Code: 201, Object: filled} }, false},
+		"refused":              {func(suite.Object) suite.Answer { return suite.Answer{Code: 403} }, false},
+	} {
+		env.Do = func(_ context.Context, _ suite.Identity, r suite.Request) (suite.Answer, error) {
+			return c.answer(r.Body), nil
+		}
+		for _, step := range findNoLimits(t.Context(), env) {
+			assert.Equal(t, c.ok, step.OK, "%s: %s", name, step.Detail)
+			assert.NotEqual(t, verdict.AdmissionDenied, step.Class, name)
+		}
 	}
 }

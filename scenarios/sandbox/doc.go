@@ -8,7 +8,7 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	return []suite.Scenario{bareSandboxNetwork(), policyEnforced(), egressPolicy(), ingressPolicy(), warmClaim(), coffeeTotals()}
+	return []suite.Scenario{bareSandboxNetwork(), policyEnforced(), egressPolicy(), ingressPolicy(), forbiddenPods(), warmClaim(), coffeeTotals()}
 }
 
 // The names and kinds that every target uses (package overlays).
