@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 )
 
 // Stop removes all containers, ends the engine's processes, unmounts what they
@@ -356,39 +358,34 @@ func (e *Engine) endLeftovers(ctx context.Context, containers []string) error {
 	return nil
 }
 
-// mounts returns the mount points of this engine. The kernel tells paths without
-// symbolic links, and a home may well be one that leads to a larger disk.
-func (e *Engine) mounts(mountinfo string) []string {
+// Mounts returns the mount points below the engine's folder, as they are now.
+func (e *Engine) Mounts() ([]string, error) {
+	all, err := mountinfo.Read(mountinfo.Self)
+	if err != nil {
+		return nil, fmt.Errorf("listing mounts: %w", err)
+	}
+	return e.mounts(all), nil
+}
+
+// mounts returns which of all mount points are this engine's, in the order in which
+// they can be undone. The kernel tells paths without symbolic links, and a home may
+// well be one that leads to a larger disk.
+func (e *Engine) mounts(all []mountinfo.Mount) []string {
 	dir, err := filepath.EvalSymlinks(e.dir)
 	if err != nil {
 		dir = e.dir // not there, and nothing below it
 	}
-	return mountsBelow(mountinfo, dir)
-}
-
-// Mounts returns the mount points below the engine's folder, as they are now.
-func (e *Engine) Mounts() ([]string, error) {
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("listing mounts: %w", err)
-	}
-	return e.mounts(string(info)), nil
+	return mountsBelow(all, dir)
 }
 
 // mountsBelow returns the mount points under dir, the deepest and latest first.
-func mountsBelow(mountinfo, dir string) []string {
+func mountsBelow(all []mountinfo.Mount, dir string) []string {
 	var targets []string
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		target := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
-		if strings.HasPrefix(target, dir+"/") {
-			targets = append(targets, target)
+	for _, m := range slices.Backward(all) { // what was mounted last goes first
+		if strings.HasPrefix(m.Point, dir+"/") {
+			targets = append(targets, m.Point)
 		}
 	}
-	slices.Reverse(targets) // what was mounted last goes first
 	slices.SortStableFunc(targets, func(a, b string) int {
 		return cmp.Compare(strings.Count(b, "/"), strings.Count(a, "/"))
 	})
