@@ -84,10 +84,9 @@ func DefaultDeny(name string, d Direction, policies []suite.Object, labels suite
 	return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
 }
 
-// AllowsNothing looks for a policy that selects a Pod with the labels and allows
-// anything. It is a pure function.
-func AllowsNothing(name string, d Direction, policies []suite.Object, labels suite.Object) verdict.Step {
-	unsure := ""
+// worst reads the rules for a direction of all policies that select a Pod with the
+// labels, and keeps the worst of what judge finds in them. It is a pure function.
+func (d Direction) worst(policies []suite.Object, labels suite.Object, judge func(rule suite.Object) finding) (f finding) {
 	for _, p := range policies {
 		speaks, allowed := d.rules(p)
 		if !speaks || len(allowed) == 0 {
@@ -96,15 +95,22 @@ func AllowsNothing(name string, d Direction, policies []suite.Object, labels sui
 		switch selects(p, labels) {
 		case nobody:
 		case unread:
-			unsure = manifest.Name(p) + " allows something, and whom it selects is not read"
+			f = f.worse(isUnread("a selector that is not by labels").of(manifest.Name(p)))
 		case somebody:
-			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s allows %v", manifest.Name(p), allowed)}
+			for _, rule := range allowed {
+				rule, _ := rule.(object)
+				f = f.worse(judge(rule).of(manifest.Name(p)))
+			}
 		}
 	}
-	if unsure != "" {
-		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: unsure}
-	}
-	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies allows it", len(policies))}
+	return f
+}
+
+// AllowsNothing looks for a policy that selects a Pod with the labels and allows
+// anything. It is a pure function.
+func AllowsNothing(name string, d Direction, policies []suite.Object, labels suite.Object) verdict.Step {
+	anything := func(rule suite.Object) finding { return isOpen("%v", rule) }
+	return d.worst(policies, labels, anything).step(name, fmt.Sprintf("none of %d policies allows it", len(policies)))
 }
 
 // AllowsSomething finds a policy that allows something: by the same reading, in a
@@ -144,69 +150,47 @@ const namespaceLabel = "kubernetes.io/metadata.name"
 
 // LetsInOnly looks for a policy that selects a Pod with the labels and lets in
 // more than the peers, each at its ports, where it has some: everybody, addresses,
-// every Pod of a namespace or of all, a sandbox with the labels given. Of a peer that is none of these, and none of the allowed,
-// nothing is concluded. It is a pure function.
+// every Pod of a namespace or of all, a sandbox with the labels given. Of a peer
+// that is none of these, and none of the allowed, nothing is concluded. It is a
+// pure function.
 func LetsInOnly(name string, peers []Outlet, policies []suite.Object, labels, sandbox suite.Object) verdict.Step {
-	unsure := ""
-	for _, p := range policies {
-		speaks, allowed := Ingress.rules(p)
-		if !speaks || len(allowed) == 0 {
-			continue
+	toMore := func(rule suite.Object) (f finding) {
+		from := objects(rule, "from")
+		if len(from) == 0 {
+			return isOpen("everybody")
 		}
-		switch selects(p, labels) {
-		case nobody:
-			continue
-		case unread:
-			unsure = manifest.Name(p) + " lets somebody in, and whom it selects is not read"
-			continue
-		case somebody:
+		for _, peer := range from {
+			f = f.worse(judgePeer(peer, portsOf(rule), peers, sandbox))
 		}
-		for _, rule := range objects(manifest.Map(p, "spec"), string(Ingress)) {
-			from := objects(rule, "from")
-			if len(from) == 0 {
-				return verdict.Step{Name: name, OK: true, Detail: manifest.Name(p) + " lets everybody in"}
-			}
-			for _, peer := range from {
-				switch judgePeer(peer, portsOf(rule), peers, sandbox) {
-				case nobody:
-				case somebody:
-					return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s lets in %v", manifest.Name(p), peer)}
-				case unread:
-					unsure = fmt.Sprintf("%s lets in %v, and who that is cannot be told", manifest.Name(p), peer)
-				}
-			}
-		}
+		return f
 	}
-	if unsure != "" {
-		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: unsure}
-	}
-	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
+	return Ingress.worst(policies, labels, toMore).step(name, fmt.Sprintf("none of %d policies does", len(policies)))
 }
 
 // judgePeer tells whether a peer lets in somebody who is none of the allowed, or one
 // of them at other ports than its own.
-func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suite.Object) selection {
+func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suite.Object) finding {
 	if peer["ipBlock"] != nil {
-		return somebody // whoever has the address
+		return isOpen("whoever has an address of %v", peer["ipBlock"])
 	}
-	pods, where := manifest.Map(peer, "podSelector"), manifest.Map(peer, "namespaceSelector")
 	for _, a := range allowed {
 		switch {
 		case !a.is(peer):
-		case len(a.Ports) > 0 && within("", ports, a.Ports).open != "":
-			return somebody
+		case len(a.Ports) == 0:
+			return finding{}
 		default:
-			return nobody
+			return within(fmt.Sprint(peer), ports, a.Ports)
 		}
 	}
+	pods, where := manifest.Map(peer, "podSelector"), manifest.Map(peer, "namespaceSelector")
 	switch {
 	case empty(pods), peer["namespaceSelector"] != nil && empty(where):
 		// Every Pod of a namespace, or whoever gives himself a label in one of his own.
-		return somebody
+		return isOpen("%v", peer)
 	case peer["namespaceSelector"] == nil && match(pods, sandbox) == somebody:
-		return somebody // a session's sandbox
+		return isOpen("a session's sandbox, by %v", peer)
 	}
-	return unread
+	return isUnread("the peer %v", peer)
 }
 
 func empty(selector suite.Object) bool {
@@ -278,13 +262,7 @@ func others(ctx context.Context, env *suite.APIEnv, group string, read func(reso
 				if group == "cilium.io" || resource == hostNames {
 					one = read(resource, p)
 				}
-				if one.open != "" {
-					one.open = fmt.Sprintf("%s %s leads to %s", resource, manifest.Name(p), one.open)
-				}
-				if one.unread != "" {
-					one.unread = fmt.Sprintf("%s %s has %s", resource, manifest.Name(p), one.unread)
-				}
-				f = f.worse(one)
+				f = f.worse(one.of(resource + " " + manifest.Name(p)))
 			}
 		}
 	}
