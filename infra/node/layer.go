@@ -281,26 +281,9 @@ func (w *layerWriter) addFile(p, rel, lower string, links map[inode]string) erro
 		}
 		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path.Join(path.Dir(rel), ".wh."+path.Base(rel))})
 	}
-	var target string
-	if info.Mode()&fs.ModeSymlink != 0 {
-		if target, err = os.Readlink(p); err != nil {
-			return err
-		}
-	}
-	h, err := tar.FileInfoHeader(info, target)
+	h, err := headerOf(p, rel, info)
 	if err != nil {
 		return err
-	}
-	h.Name, h.Format = rel, tar.FormatPAX
-	// Names belong to the host; access times change with every look.
-	h.Uname, h.Gname = "", ""
-	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
-	h.ModTime = h.ModTime.Truncate(time.Second)
-	if info.IsDir() {
-		h.Name += "/"
-	}
-	if caps := xattr(p, "security.capability"); caps != "" {
-		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": caps}
 	}
 	if info.Mode().IsRegular() && st.Nlink > 1 {
 		id := inode{st.Dev, st.Ino}
@@ -330,6 +313,33 @@ func (w *layerWriter) addFile(p, rel, lower string, links map[inode]string) erro
 	defer f.Close() //nolint:errcheck // it was only read
 	_, err = io.Copy(w, f)
 	return err
+}
+
+// headerOf describes a file by what belongs to it. Names of users belong to the
+// host, and access times change with every look.
+func headerOf(p, rel string, info fs.FileInfo) (*tar.Header, error) {
+	var target string
+	if info.Mode()&fs.ModeSymlink != 0 {
+		var err error
+		if target, err = os.Readlink(p); err != nil {
+			return nil, err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return nil, err
+	}
+	h.Name, h.Format = rel, tar.FormatPAX
+	if info.IsDir() {
+		h.Name += "/"
+	}
+	h.Uname, h.Gname = "", ""
+	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
+	h.ModTime = h.ModTime.Truncate(time.Second)
+	if caps := xattr(p, "security.capability"); caps != "" {
+		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": caps}
+	}
+	return h, nil
 }
 
 // xattr returns an extended attribute, or nothing: file systems without them
