@@ -226,37 +226,33 @@ const hostNames = "fqdnnetworkpolicies"
 // others looks for the policies of one group, of which Cilium's and GKE's of host
 // names are read.
 func others(ctx context.Context, env *suite.APIEnv, group string, read func(resource string, policy suite.Object) finding) verdict.Step {
-	step := verdict.Step{Name: "find a network policy of " + group}
-	root := "/apis/" + group
-	about, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: root})
-	if err == nil && about.Code == http.StatusNotFound {
-		step.Class, step.Detail = verdict.Absent, "the cluster does not have the group"
-		return step
-	}
-	versions, problem := list(ctx, env, step.Name, root, "versions")
-	if problem != nil {
+	name, root := "find a network policy of "+group, "/apis/"+group
+	answer, problem := get(ctx, env, name, root)
+	switch {
+	case problem != nil:
 		return *problem
+	case answer.Code == http.StatusNotFound:
+		return verdict.Step{Name: name, Class: verdict.Absent, Detail: "the cluster does not have the group"}
+	}
+	versions, problem := listIn(answer, name, root, "versions")
+	switch {
+	case problem != nil:
+		return *problem
+	case len(versions) == 0:
+		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the cluster serves no version of the group"}
 	}
 	var f finding
 	for _, v := range versions {
-		of := fmt.Sprintf("%s/%v", root, v["version"])
-		kinds, problem := list(ctx, env, step.Name, of, "resources")
+		paths, problem := policyLists(ctx, env, name, fmt.Sprintf("%s/%v", root, v["version"]))
 		if problem != nil {
 			return *problem
 		}
-		for _, k := range kinds {
-			resource := fmt.Sprint(k["name"])
-			if !strings.Contains(resource, "networkpolic") || strings.Contains(resource, "/") {
-				continue
-			}
-			path := of + "/" + resource
-			if k["namespaced"] == true {
-				path = of + "/namespaces/" + env.Namespace + "/" + resource
-			}
-			found, problem := Items(ctx, env, step.Name, path)
+		for _, path := range paths {
+			found, problem := Items(ctx, env, name, path)
 			if problem != nil {
 				return *problem
 			}
+			resource := path[strings.LastIndexByte(path, '/')+1:]
 			for _, p := range found {
 				one := isUnread("rules of its own kind")
 				if group == "cilium.io" || resource == hostNames {
@@ -266,11 +262,25 @@ func others(ctx context.Context, env *suite.APIEnv, group string, read func(reso
 			}
 		}
 	}
-	if len(versions) == 0 {
-		step.Class, step.Detail = verdict.Unknown, "the cluster serves no version of the group"
-		return step
+	return f.step(name, "there is none that allows it")
+}
+
+// policyLists are the paths of the network policies that a version of a group has:
+// those of the target's namespace, and those of the whole cluster.
+func policyLists(ctx context.Context, env *suite.APIEnv, name, version string) ([]string, *verdict.Step) {
+	kinds, problem := list(ctx, env, name, version, "resources")
+	var paths []string
+	for _, k := range kinds {
+		resource := fmt.Sprint(k["name"])
+		switch {
+		case !strings.Contains(resource, "networkpolic") || strings.Contains(resource, "/"):
+		case k["namespaced"] == true:
+			paths = append(paths, version+"/namespaces/"+env.Namespace+"/"+resource)
+		default:
+			paths = append(paths, version+"/"+resource)
+		}
 	}
-	return f.step(step.Name, "there is none that allows it")
+	return paths, problem
 }
 
 // saysNothing tells whether a policy has no rule at all for a direction. Cilium's
