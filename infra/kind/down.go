@@ -53,7 +53,7 @@ func (o Options) remove(ctx context.Context) error {
 		// be some, and the error says so.
 		return context.Cause(ctx)
 	}
-	ids, err := o.Engine.Docker(ctx, "ps", "--all", "--quiet", "--filter", "label=io.x-k8s.kind.cluster="+o.Name)
+	ids, err := o.Engine.Docker(ctx, "ps", "--all", "--quiet", "--filter", o.nodeFilter())
 	if err != nil || ids == "" {
 		return err
 	}

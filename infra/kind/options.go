@@ -65,3 +65,6 @@ func (o Options) orDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// nodeFilter is Docker's for the nodes, by the label that kind gives them.
+func (o Options) nodeFilter() string { return "label=io.x-k8s.kind.cluster=" + o.Name }

@@ -112,7 +112,7 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 // running lists the node containers that run. The API server is no witness of that:
 // it calls a node ready for most of a minute after its container has gone.
 func (o Options) running(ctx context.Context) ([]string, error) {
-	names, err := o.Engine.Docker(ctx, "ps", "--filter", "label=io.x-k8s.kind.cluster="+o.Name, "--format", "{{.Names}}")
+	names, err := o.Engine.Docker(ctx, "ps", "--filter", o.nodeFilter(), "--format", "{{.Names}}")
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes' containers: %w", err)
 	}
