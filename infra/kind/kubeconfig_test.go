@@ -5,20 +5,14 @@
 package kind
 
 import (
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	"github.com/stockade-dev/stockade/infra/kube"
 )
 
 // homeWith returns a home whose kubeconfig leads to the server.
@@ -55,27 +49,4 @@ func TestTheAPIServersAddressIsThatOfTheKubeconfig(t *testing.T) {
 	}
 	_, err := APIServer(t.TempDir())
 	assert.ErrorIs(t, err, os.ErrNotExist)
-}
-
-func TestAnAdministratorWhoMayNotDoEverythingIsWaitedFor(t *testing.T) {
-	var serves, allowed bool
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == "/readyz" && serves:
-		case r.URL.Path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","status":{"allowed":%t}}`, allowed)
-		default:
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	t.Cleanup(api.Close)
-	client, err := kube.NewForConfig(&rest.Config{Host: api.URL})
-	require.NoError(t, err)
-	bare := &bareCluster{client: client}
-	require.Error(t, bare.ready(t.Context()), "the API server does not serve yet")
-	serves = true
-	require.ErrorContains(t, bare.ready(t.Context()), "may not do everything yet")
-	allowed = true
-	require.NoError(t, bare.ready(t.Context()))
 }
