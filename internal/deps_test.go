@@ -106,13 +106,15 @@ func TestDependenciesPointOneWay(t *testing.T) {
 		"conformance":         {"conformance", "overlays", "workloads", "infra/atomicfile", "infra/kube", "infra/progress"},
 		"scenarios":           {"scenarios", "conformance/suite", "conformance/probe", "conformance/verdict"},
 		"overlays":            {"overlays"},
-		"infra":               {"infra", "overlays/kind"},
+		"infra":               {"infra", "overlays/kind", "conformance/probe/mountinfo"},
 		"infra/atomicfile":    {},
 		"infra/procstat":      {},
 		"workloads":           {"workloads", "infra/kube", "infra/procstat"},
 		// Programs of the sandbox and of every image.
 		"workloads/program":           {},
 		"workloads/range/rangeclient": {},
+		// The engine looks for mounts as well as attacks do.
+		"conformance/probe/mountinfo": {},
 		"stacks":                      {"stacks", "conformance/descriptor", "conformance/plan", "conformance/suite", "conformance/verdict", "infra", "overlays", "workloads"},
 		// The command line knows the stacks as programs that Pulumi runs.
 		"cli": {"cli", "conformance", "scenarios", "infra", "overlays", "workloads"},

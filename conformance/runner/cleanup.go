@@ -65,46 +65,66 @@ func Cleanup(ctx context.Context, dir string, r Remover, rep *progress.Reporter)
 	if err != nil {
 		return nil, fmt.Errorf("cleaning up: %w", err)
 	}
-	remove := func(run string, ref Ref) error {
-		done := rep.Step(fmt.Sprintf("removing %s, which the dead run %s left", ref, run))
-		err := r.Remove(ctx, run, ref)
-		done("", err)
-		if err != nil {
-			residue = append(residue, fmt.Sprintf("%s of run %s: %v", ref, run, err))
-		}
-		return err
-	}
+	s := sweep{r: r, rep: rep}
 	done := map[Ref]bool{}
 	var errs []error
 	for _, d := range gone {
 		if d.Cluster != "" && d.Cluster != cluster {
 			continue
 		}
-		var failed error
 		for _, ref := range d.Left {
-			failed = errors.Join(failed, remove(d.Run, ref))
 			done[ref] = true
 		}
-		if d.err != nil {
-			residue = append(residue, fmt.Sprintf("the ledger of run %s: %v; it is kept as %s, and what it named may be left", d.Run, d.err, d.path+damagedSuffix))
-			if err := os.Rename(d.path, d.path+damagedSuffix); err != nil {
-				errs = append(errs, fmt.Errorf("setting a damaged ledger aside: %w", err))
-			}
-			continue
-		}
-		if failed == nil {
-			if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("removing a ledger: %w", err))
-			}
-		}
+		errs = append(errs, s.ledger(ctx, d))
 	}
 	for _, o := range owned {
 		if !live[o.Run] && !done[o.Ref] {
-			_ = remove(o.Run, o.Ref) // it is in the residue
+			s.remove(ctx, o.Run, o.Ref)
 		}
 	}
-	slices.Sort(residue)
-	return residue, errors.Join(errs...)
+	slices.Sort(s.residue)
+	return s.residue, errors.Join(errs...)
+}
+
+// sweep removes objects and keeps what could not be removed.
+type sweep struct {
+	r       Remover
+	rep     *progress.Reporter
+	residue []string
+}
+
+// remove reports whether the object is gone.
+func (s *sweep) remove(ctx context.Context, run string, ref Ref) bool {
+	done := s.rep.Step(fmt.Sprintf("removing %s, which the dead run %s left", ref, run))
+	err := s.r.Remove(ctx, run, ref)
+	done("", err)
+	if err != nil {
+		s.residue = append(s.residue, fmt.Sprintf("%s of run %s: %v", ref, run, err))
+	}
+	return err == nil
+}
+
+// ledger removes what a dead run's ledger lists, and then the ledger itself. One
+// that is damaged is set aside, and one of which something is left stays.
+func (s *sweep) ledger(ctx context.Context, d dead) error {
+	gone := true
+	for _, ref := range d.Left {
+		gone = s.remove(ctx, d.Run, ref) && gone
+	}
+	if d.err != nil {
+		s.residue = append(s.residue, fmt.Sprintf("the ledger of run %s: %v; it is kept as %s, and what it named may be left", d.Run, d.err, d.path+damagedSuffix))
+		if err := os.Rename(d.path, d.path+damagedSuffix); err != nil {
+			return fmt.Errorf("setting a damaged ledger aside: %w", err)
+		}
+		return nil
+	}
+	if !gone {
+		return nil
+	}
+	if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing a ledger: %w", err)
+	}
+	return nil
 }
 
 // Forget removes the ledgers of dead runs whose cluster is gone, and everything with

@@ -30,3 +30,8 @@ func TestImagesAreReadFromContainerdsTable(t *testing.T) {
 	assert.Equal(t, map[string]string{"host:5000/a/b": "host:5000/a/b@sha256:1"}, tags, "the colon is the port's")
 	assert.Empty(t, named)
 }
+
+func TestAnArchiveTakesTheTagOverFromTheOneBefore(t *testing.T) {
+	had := []string{"probe-1.tar", "probe-host-1.tar", "router-1.tar"}
+	assert.Equal(t, []string{"probe-host-1.tar", "router-1.tar", "probe-2.tar", "runner-1.tar"}, imported(had, []string{"probe-2.tar", "runner-1.tar"}))
+}

@@ -20,35 +20,6 @@ import (
 	"github.com/stockade-dev/stockade/infra/progress"
 )
 
-// identify asks the cluster who it is.
-func identify(ctx context.Context, client *kube.Client, name, inputs string) (Identity, error) {
-	ns, err := client.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return Identity{}, fmt.Errorf("asking the cluster for its identity: %w", err)
-	}
-	return Identity{Name: name, UID: string(ns.UID), Inputs: inputs}, nil
-}
-
-// ErrOtherCluster says that a kubeconfig leads to a cluster that is not ours.
-var ErrOtherCluster = errors.New("the kubeconfig leads to a cluster that Stockade has not made; run `stockade up`")
-
-// Confirm returns ErrOtherCluster unless the client's cluster is the one that
-// Up has recorded under home.
-func Confirm(ctx context.Context, client *kube.Client, home string) error {
-	want, err := ReadIdentity(home)
-	if err != nil {
-		return err
-	}
-	have, err := identify(ctx, client, want.Name, want.Inputs)
-	if err != nil {
-		return err
-	}
-	if have.UID != want.UID {
-		return ErrOtherCluster
-	}
-	return nil
-}
-
 // Faults of a cluster that do not pass by waiting, unlike a late answer or a Pod
 // that starts again.
 var (
@@ -141,7 +112,7 @@ func (o Options) healthy(ctx context.Context, inputs string) (Identity, error) {
 // running lists the node containers that run. The API server is no witness of that:
 // it calls a node ready for most of a minute after its container has gone.
 func (o Options) running(ctx context.Context) ([]string, error) {
-	names, err := o.Engine.Docker(ctx, "ps", "--filter", "label=io.x-k8s.kind.cluster="+o.Name, "--format", "{{.Names}}")
+	names, err := o.Engine.Docker(ctx, "ps", "--filter", o.nodeFilter(), "--format", "{{.Names}}")
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes' containers: %w", err)
 	}
@@ -184,26 +155,6 @@ func podReady(p corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// waitNodes waits until the nodes have joined and are ready.
-func waitNodes(ctx context.Context, client *kube.Client, names []string) error {
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	var why string
-	for {
-		list, err := client.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err != nil {
-			why = err.Error()
-		} else if why = unready(list.Items, names); why == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the nodes (%s): %w", why, context.Cause(ctx))
-		case <-tick.C:
-		}
-	}
 }
 
 // NodeStatus is a node as it is.
@@ -286,10 +237,4 @@ func (o Options) status(ctx context.Context, healthy func(context.Context) error
 		})
 	}
 	return s, nil
-}
-
-// lastLines returns the last n lines of s.
-func lastLines(s string, n int) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -13,11 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
-	"sigs.k8s.io/kind/pkg/log"
 
 	"github.com/stockade-dev/stockade/infra/kube"
 	overlay "github.com/stockade-dev/stockade/overlays/kind"
@@ -140,38 +138,4 @@ func digest(parts ...any) (string, error) {
 		_, _ = h.Write(data)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
-}
-
-// kindLog keeps what kind says, for error messages.
-type kindLog struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *kindLog) add(message string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, strings.TrimSpace(message))
-}
-
-func (l *kindLog) tail(n int) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.lines[max(0, len(l.lines)-n):], "\n")
-}
-
-func (l *kindLog) Warn(m string)                { l.add(m) }
-func (l *kindLog) Warnf(f string, args ...any)  { l.add(fmt.Sprintf(f, args...)) }
-func (l *kindLog) Error(m string)               { l.add(m) }
-func (l *kindLog) Errorf(f string, args ...any) { l.add(fmt.Sprintf(f, args...)) }
-func (l *kindLog) Info(m string)                { l.add(m) }
-func (l *kindLog) Infof(f string, args ...any)  { l.add(fmt.Sprintf(f, args...)) }
-func (l *kindLog) Enabled() bool                { return true }
-
-// V drops everything but the messages for users.
-func (l *kindLog) V(level log.Level) log.InfoLogger {
-	if level > 0 {
-		return log.NoopInfoLogger{}
-	}
-	return l
 }

@@ -112,13 +112,3 @@ func TestTheDigestSeesEveryInput(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, joined, other, "parts do not run into each other")
 }
-
-func TestKindsLogKeepsTheLastLines(t *testing.T) {
-	log := &kindLog{}
-	log.Warn("one")
-	log.V(0).Infof("two %d\n", 2)
-	log.V(1).Info("detail")
-	log.Errorf("three")
-	assert.Equal(t, "two 2\nthree", log.tail(2))
-	assert.Equal(t, "one\ntwo 2\nthree", log.tail(10))
-}

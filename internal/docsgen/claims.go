@@ -47,38 +47,13 @@ func claimsPage(reports []recorded) string {
 	for _, p := range suite.Profiles {
 		fmt.Fprintf(&b, "| `%s` | %s | %d | %d |\n", p.ID, cell(p.Title), len(p.Claims), len(p.Of(all.Registry.All())))
 	}
-	rules := plan.Rules()
 	for _, system := range systems {
 		fmt.Fprintf(&b, "\n## %s\n\n| claim | | kind | verdicts | profiles | scenarios | plan check, on Google Cloud |\n|---|---|---|---|---|---|---|\n", system.name)
 		for _, c := range suite.Claims {
 			if !strings.HasPrefix(c.ID, system.letters+"-") {
 				continue
 			}
-			var scenarios, checks, profiles, kinds []string
-			for _, s := range all.Registry.All() {
-				if slices.Contains(s.Claims, c.ID) {
-					scenarios = append(scenarios, s.ID)
-				}
-			}
-			for _, r := range rules {
-				if slices.Contains(r.Claims, c.ID) {
-					checks = append(checks, "`"+r.ID+"`")
-				}
-			}
-			for _, p := range suite.Profiles {
-				if slices.Contains(p.Claims, c.ID) {
-					profiles = append(profiles, "`"+p.ID+"`")
-				}
-			}
-			for _, k := range c.Kinds {
-				kinds = append(kinds, string(k))
-			}
-			by := links(scenarios)
-			if len(scenarios)+len(checks) == 0 {
-				by = "none yet"
-			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Text), strings.Join(kinds, ", "), verdictOf(c.ID, reports),
-				strings.Join(profiles, ", "), by, strings.Join(checks, ", "))
+			b.WriteString(claimRow(c, reports))
 		}
 	}
 	b.WriteString("\n## Evidence\n\nOf each scenario and rule, the last round. The reports have every attempt, every control and every\nstatement, with its time and its nonce.\n")
@@ -86,4 +61,33 @@ func claimsPage(reports []recorded) string {
 		evidenceOf(&b, c, reports)
 	}
 	return b.String()
+}
+
+// claimRow is a claim's line in the table of its system.
+func claimRow(c suite.Claim, reports []recorded) string {
+	var scenarios, checks, profiles, kinds []string
+	for _, s := range all.Registry.All() {
+		if slices.Contains(s.Claims, c.ID) {
+			scenarios = append(scenarios, s.ID)
+		}
+	}
+	for _, r := range plan.Rules() {
+		if slices.Contains(r.Claims, c.ID) {
+			checks = append(checks, "`"+r.ID+"`")
+		}
+	}
+	for _, p := range suite.Profiles {
+		if slices.Contains(p.Claims, c.ID) {
+			profiles = append(profiles, "`"+p.ID+"`")
+		}
+	}
+	for _, k := range c.Kinds {
+		kinds = append(kinds, string(k))
+	}
+	by := links(scenarios)
+	if len(scenarios)+len(checks) == 0 {
+		by = "none yet"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Text), strings.Join(kinds, ", "), verdictOf(c.ID, reports),
+		strings.Join(profiles, ", "), by, strings.Join(checks, ", "))
 }

@@ -46,14 +46,17 @@ func (r rule) ask(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return append(steps, verdict.Step{Name: v.name, Class: verdict.ToolMissing, Detail: err.Error()})
 		}
 		v.change(pod)
-		step := manifest.DryRun(ctx, env, v.name, obj)
-		if step.Class == verdict.AdmissionDenied && !strings.Contains(step.Detail, r.says) {
-			step.Class = verdict.Unknown
-			step.Detail = "refused, but not by this rule: " + step.Detail
-		}
-		steps = append(steps, step)
+		steps = append(steps, r.own(manifest.DryRun(ctx, env, v.name, obj)))
 	}
 	return steps
+}
+
+// own demands that it was this rule that refused.
+func (r rule) own(step verdict.Step) verdict.Step {
+	if step.Class == verdict.AdmissionDenied && !strings.Contains(step.Detail, r.says) {
+		step.Class, step.Detail = verdict.Unknown, "refused, but not by this rule: "+step.Detail
+	}
+	return step
 }
 
 func takeCompliant(ctx context.Context, env *suite.APIEnv) []verdict.Step {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -144,11 +145,12 @@ func TestTheDefaultPathCountsEvenWithoutAToken(t *testing.T) {
 }
 
 func TestMountsInsideOfSkippedFoldersAreSearched(t *testing.T) {
-	table := "none / overlay rw 0 0\nnone /proc proc rw 0 0\nnone /proc/kcore tmpfs rw 0 0\nnone /dev tmpfs rw 0 0\n" +
-		"none /dev/shm tmpfs ro 0 0\nnone /usr/share/keys tmpfs ro 0 0\nnone /tmp tmpfs rw 0 0\nnone /sys/fs/cgroup cgroup ro 0 0\n"
-	assert.Equal(t, []string{"/", "/dev/shm", "/usr/share/keys"}, roots(table))
-	assert.Equal(t, []string{"/", "/dev/shm", "/usr/share/keys", "/tmp"}, mountPoints(table))
-	assert.Equal(t, []string{"/mnt/a b"}, mountPoints("none /mnt/a\\040b tmpfs rw 0 0\nshort\n"))
+	points := mountPoints([]mountinfo.Mount{
+		{Point: "/", Type: "overlay"}, {Point: "/proc", Type: "proc"}, {Point: "/proc/kcore", Type: "tmpfs"}, {Point: "/dev", Type: "tmpfs"},
+		{Point: "/dev/shm", Type: "tmpfs"}, {Point: "/usr/share/keys", Type: "tmpfs"}, {Point: "/tmp", Type: "tmpfs"}, {Point: "/sys/fs/cgroup", Type: "cgroup"},
+	})
+	assert.Equal(t, []string{"/", "/dev/shm", "/usr/share/keys", "/tmp"}, points)
+	assert.Equal(t, []string{"/", "/dev/shm", "/usr/share/keys"}, roots(points))
 	assert.True(t, skipped("/usr/bin"))
 	assert.False(t, skipped("/usrlocal"))
 	assert.False(t, skipped("/var/run"))

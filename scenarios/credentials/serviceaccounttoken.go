@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -77,12 +78,13 @@ func defaultToken(folder string) verdict.Step {
 
 // searchAll searches everything that the table of mounts leads to.
 func searchAll(ctx context.Context, wanted func([]byte) bool) verdict.Step {
-	table, err := os.ReadFile("/proc/self/mounts")
-	if err != nil || len(table) == 0 {
+	mounts, err := mountinfo.Read(mountinfo.Self)
+	if err != nil {
 		// Without it the mounts below /usr and /dev would not be searched.
 		return probe.Failed(searchName, verdict.Unknown, "the table of mounts cannot be read: %v", err)
 	}
-	return search(ctx, roots(string(table)), mountPoints(string(table)), wanted)
+	points := mountPoints(mounts)
+	return search(ctx, roots(points), points, wanted)
 }
 
 const searchName = "search for a token elsewhere"
@@ -193,36 +195,30 @@ func skipped(path string) bool {
 
 // roots returns the top folder and every mount that the walk from there would
 // skip, because mounts under /usr or /dev are not the image's.
-func roots(table string) []string {
+func roots(points []string) []string {
 	places := []string{"/"}
-	for _, m := range mountPoints(table) {
-		if skipped(m) {
-			places = append(places, m)
+	for _, p := range points {
+		if skipped(p) {
+			places = append(places, p)
 		}
 	}
 	return places
 }
 
-// mountPoints returns the mounts that can hold files of somebody's, out of
-// /proc/self/mounts: not those that the kernel fills itself.
-func mountPoints(table string) []string {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+// mountPoints returns the mounts that can hold files of somebody's: not those that
+// the kernel fills itself.
+func mountPoints(mounts []mountinfo.Mount) []string {
 	var points []string
-	for line := range strings.Lines(table) {
-		w := strings.Fields(line)
-		if len(w) < 3 {
-			continue
-		}
-		switch w[2] {
+	for _, m := range mounts {
+		switch m.Type {
 		case "proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2", "devtmpfs", "securityfs", "debugfs", "tracefs", "bpf":
 			continue
 		}
-		point := unescape.Replace(w[1])
 		// /dev itself is a tmpfs of devices; /proc's masks are tmpfs too.
-		if point == "/dev" || strings.HasPrefix(point, "/proc") || strings.HasPrefix(point, "/sys") {
+		if m.Point == "/dev" || strings.HasPrefix(m.Point, "/proc") || strings.HasPrefix(m.Point, "/sys") {
 			continue
 		}
-		points = append(points, point)
+		points = append(points, m.Point)
 	}
 	return points
 }

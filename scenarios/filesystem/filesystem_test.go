@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -177,19 +178,13 @@ func TestTmpIsWithinTmpAndItsNamesakesAreNot(t *testing.T) {
 	assert.False(t, within("/var/tmp", scratch))
 }
 
-func TestMountPointsAreReadWithTheirEscapes(t *testing.T) {
-	const info = "21 1 0:20 / / rw - overlay overlay rw\n22 21 0:21 / /mnt/a\\040b ro - tmpfs tmpfs ro\nshort line\n"
-	assert.Equal(t, []string{"/", "/mnt/a b"}, parseMountPoints(info))
-}
-
 func TestMountinfoGivesTheNodesFoldersAway(t *testing.T) {
 	dir := t.TempDir()
-	line := func(source string) string { return "30 21 8:1 " + source + " " + dir + " rw - ext4 /dev/sda1 rw\n" }
-	assert.True(t, sources(line("/var/lib/kubelet/pods")).OK)
-	assert.False(t, sources(line("/")).OK)
+	from := func(root string) []mountinfo.Mount { return []mountinfo.Mount{{Root: root, Point: dir, Type: "ext4"}} }
+	assert.True(t, sources(from("/var/lib/kubelet/pods")).OK)
+	assert.False(t, sources(from("/")).OK)
 	// An emptyDir is the Pod's own, wherever the kubelet keeps it.
-	assert.False(t, sources(line("/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/scratch")).OK)
-	assert.False(t, sources("").Class.IsEvidence(), "a table without a root was not read")
+	assert.False(t, sources(from("/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/scratch")).OK)
 }
 
 func TestOverfillingAnUnlimitedFolderIsABreach(t *testing.T) {

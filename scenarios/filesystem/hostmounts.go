@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -63,11 +64,11 @@ func attackHostMounts(ctx context.Context, _ *probe.Env) []verdict.Step {
 		steps = append(steps, look(p))
 	}
 	// How mountinfo is denied does not matter: without it nothing is known.
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.Read(mountinfo.Self)
 	if err != nil {
 		return append(steps, unseen("read mountinfo", err))
 	}
-	for _, m := range unique(parseMountPoints(string(text))) {
+	for _, m := range points(mounts) {
 		if ctx.Err() != nil {
 			return append(steps, unseen("look under "+m, ctx.Err()))
 		}
@@ -78,7 +79,7 @@ func attackHostMounts(ctx context.Context, _ *probe.Env) []verdict.Step {
 			}
 		}
 	}
-	return append(steps, sources(string(text)))
+	return append(steps, sources(mounts))
 }
 
 // look says whether something is at the path. Symbolic links are followed:
@@ -100,19 +101,12 @@ func look(path string) verdict.Step {
 // sources looks for mounts whose source is one of the node's folders. The files
 // that every container gets (hosts, the termination log) come from there too,
 // on runc; a folder does not, unless somebody mounted it.
-func sources(mountinfo string) verdict.Step {
+func sources(mounts []mountinfo.Mount) verdict.Step {
 	step := verdict.Step{Name: "find the node's folders in mountinfo", Class: verdict.Absent}
-	if len(parseMountPoints(mountinfo)) == 0 {
-		return unseen(step.Name, errors.New("mountinfo names no mount, not even the root"))
-	}
-	for line := range strings.Lines(mountinfo) {
-		f := strings.Fields(line)
-		if len(f) < 5 {
-			continue
-		}
+	for _, m := range mounts {
 		for _, s := range nodeSources {
-			if strings.HasPrefix(f[3], s) && isDir(f[4]) && !strings.Contains(f[3], "/volumes/kubernetes.io~empty-dir/") {
-				step.OK, step.Detail = true, f[3]+" is mounted at "+f[4]
+			if strings.HasPrefix(m.Root, s) && isDir(m.Point) && !strings.Contains(m.Root, "/volumes/kubernetes.io~empty-dir/") {
+				step.OK, step.Detail = true, m.Root+" is mounted at "+m.Point
 				return step
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
@@ -232,30 +233,18 @@ func openFolders(ctx context.Context, root string, u identity, except ...string)
 	return dirs, err
 }
 
-// mountPoints reads the mount points out of mountinfo.
+// mountPoints returns the places that are mounted in this sandbox.
 func mountPoints() ([]string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	points := parseMountPoints(string(text))
-	if len(points) == 0 {
-		return nil, errors.New("mountinfo names no mount, not even the root")
-	}
-	return points, nil
+	mounts, err := mountinfo.Read(mountinfo.Self)
+	return points(mounts), err
 }
 
-// parseMountPoints takes the fifth field of each line, and undoes the octal
-// escapes that keep blanks out of it.
-func parseMountPoints(mountinfo string) []string {
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+func points(mounts []mountinfo.Mount) []string {
 	var points []string
-	for line := range strings.Lines(mountinfo) {
-		if f := strings.Fields(line); len(f) > 4 {
-			points = append(points, unescape.Replace(f[4]))
-		}
+	for _, m := range mounts {
+		points = append(points, m.Point)
 	}
-	return points
+	return unique(points)
 }
 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }

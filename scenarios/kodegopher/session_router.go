@@ -12,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // The target's own Services besides the server's, with their ports' names.
@@ -118,15 +119,13 @@ func (g game) judge(r suite.Reply, err error) verdict.Step {
 // liveBox is the Sandbox of the suite's own that runs.
 func liveBox(ctx context.Context, env *suite.APIEnv) (suite.Holding, *verdict.Step) {
 	const name = "find a sandbox in use"
-	if env.Send == nil || env.Do == nil {
+	if env.Send == nil {
 		return suite.Holding{}, &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "the target has no server of its own"}
 	}
-	answer, err := env.Do(ctx, suite.Administrator, suite.Request{
-		Verb: http.MethodGet, Path: "/apis/agents.x-k8s.io/v1beta1/namespaces/" + env.Namespace + "/sandboxes"})
-	if err != nil {
-		return suite.Holding{}, &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
+	items, step := reading.Items(ctx, env, name, "/apis/agents.x-k8s.io/v1beta1/namespaces/"+env.Namespace+"/sandboxes")
+	if step != nil {
+		return suite.Holding{}, step
 	}
-	items, _ := answer.Object["items"].([]any)
 	for _, item := range items {
 		box := boxIn(item)
 		if box.UID != "" && podIn(item) == env.Live {

@@ -17,6 +17,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
 // runToken accepts the metadata server's refusals, of a caller that is no run and
@@ -343,15 +344,12 @@ func playRun(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 // addressOf is where a Service of the target's own listens, at its first port.
 func addressOf(ctx context.Context, env *suite.APIEnv, service string) (string, *verdict.Step) {
 	name := "find the Service " + service
-	if env.Do == nil {
-		return "", &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "nobody may ask the API server"}
+	o, step := reading.Object(ctx, env, name, "/api/v1/namespaces/"+env.Namespace+"/services/"+service)
+	if step != nil {
+		return "", step
 	}
-	answer, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: "/api/v1/namespaces/" + env.Namespace + "/services/" + service})
-	if err != nil {
-		return "", &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
-	}
-	ip, _ := manifest.At(answer.Object, "spec", "clusterIP").(string)
-	ports, _ := manifest.At(answer.Object, "spec", "ports").([]any)
+	ip, _ := manifest.At(o, "spec", "clusterIP").(string)
+	ports, _ := manifest.At(o, "spec", "ports").([]any)
 	if ip == "" || len(ports) == 0 {
 		return "", &verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the API server names no address of it"}
 	}

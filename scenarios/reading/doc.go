@@ -19,15 +19,29 @@ import (
 // object is short for an object's shape.
 type object = manifest.Object
 
-// Object reads one object as the administrator; the step tells why it could not.
-func Object(ctx context.Context, env *suite.APIEnv, name, path string) (suite.Object, *verdict.Step) {
+// get asks the API server as the administrator; the step tells why there is no
+// answer.
+func get(ctx context.Context, env *suite.APIEnv, name, path string) (suite.Answer, *verdict.Step) {
 	if env.Do == nil {
-		return nil, &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "the target cannot be read"}
+		return suite.Answer{}, &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "the target cannot be read"}
 	}
 	answer, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: path})
 	if err != nil {
-		return nil, &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
+		return suite.Answer{}, &verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
 	}
+	return answer, nil
+}
+
+// Object reads one object as the administrator; the step tells why it could not.
+func Object(ctx context.Context, env *suite.APIEnv, name, path string) (suite.Object, *verdict.Step) {
+	answer, step := get(ctx, env, name, path)
+	if step != nil {
+		return nil, step
+	}
+	return objectIn(answer, name, path)
+}
+
+func objectIn(answer suite.Answer, name, path string) (suite.Object, *verdict.Step) {
 	if answer.Code != http.StatusOK || answer.Object == nil {
 		return nil, &verdict.Step{Name: name, Class: verdict.Unknown, Detail: fmt.Sprintf("%s: %d %s", path, answer.Code, answer.Message)}
 	}
@@ -41,7 +55,15 @@ func Items(ctx context.Context, env *suite.APIEnv, name, path string) ([]suite.O
 
 // list is Items of what has its list in another field.
 func list(ctx context.Context, env *suite.APIEnv, name, path, field string) ([]suite.Object, *verdict.Step) {
-	o, step := Object(ctx, env, name, path)
+	answer, step := get(ctx, env, name, path)
+	if step != nil {
+		return nil, step
+	}
+	return listIn(answer, name, path, field)
+}
+
+func listIn(answer suite.Answer, name, path, field string) ([]suite.Object, *verdict.Step) {
+	o, step := objectIn(answer, name, path)
 	if step != nil {
 		return nil, step
 	}

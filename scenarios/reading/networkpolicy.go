@@ -84,10 +84,9 @@ func DefaultDeny(name string, d Direction, policies []suite.Object, labels suite
 	return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
 }
 
-// AllowsNothing looks for a policy that selects a Pod with the labels and allows
-// anything. It is a pure function.
-func AllowsNothing(name string, d Direction, policies []suite.Object, labels suite.Object) verdict.Step {
-	unsure := ""
+// worst reads the rules for a direction of all policies that select a Pod with the
+// labels, and keeps the worst of what judge finds in them. It is a pure function.
+func (d Direction) worst(policies []suite.Object, labels suite.Object, judge func(rule suite.Object) finding) (f finding) {
 	for _, p := range policies {
 		speaks, allowed := d.rules(p)
 		if !speaks || len(allowed) == 0 {
@@ -96,15 +95,22 @@ func AllowsNothing(name string, d Direction, policies []suite.Object, labels sui
 		switch selects(p, labels) {
 		case nobody:
 		case unread:
-			unsure = manifest.Name(p) + " allows something, and whom it selects is not read"
+			f = f.worse(isUnread("a selector that is not by labels").of(manifest.Name(p)))
 		case somebody:
-			return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s allows %v", manifest.Name(p), allowed)}
+			for _, rule := range allowed {
+				rule, _ := rule.(object)
+				f = f.worse(judge(rule).of(manifest.Name(p)))
+			}
 		}
 	}
-	if unsure != "" {
-		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: unsure}
-	}
-	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies allows it", len(policies))}
+	return f
+}
+
+// AllowsNothing looks for a policy that selects a Pod with the labels and allows
+// anything. It is a pure function.
+func AllowsNothing(name string, d Direction, policies []suite.Object, labels suite.Object) verdict.Step {
+	anything := func(rule suite.Object) finding { return isOpen("%v", rule) }
+	return d.worst(policies, labels, anything).step(name, fmt.Sprintf("none of %d policies allows it", len(policies)))
 }
 
 // AllowsSomething finds a policy that allows something: by the same reading, in a
@@ -144,69 +150,47 @@ const namespaceLabel = "kubernetes.io/metadata.name"
 
 // LetsInOnly looks for a policy that selects a Pod with the labels and lets in
 // more than the peers, each at its ports, where it has some: everybody, addresses,
-// every Pod of a namespace or of all, a sandbox with the labels given. Of a peer that is none of these, and none of the allowed,
-// nothing is concluded. It is a pure function.
+// every Pod of a namespace or of all, a sandbox with the labels given. Of a peer
+// that is none of these, and none of the allowed, nothing is concluded. It is a
+// pure function.
 func LetsInOnly(name string, peers []Outlet, policies []suite.Object, labels, sandbox suite.Object) verdict.Step {
-	unsure := ""
-	for _, p := range policies {
-		speaks, allowed := Ingress.rules(p)
-		if !speaks || len(allowed) == 0 {
-			continue
+	toMore := func(rule suite.Object) (f finding) {
+		from := objects(rule, "from")
+		if len(from) == 0 {
+			return isOpen("everybody")
 		}
-		switch selects(p, labels) {
-		case nobody:
-			continue
-		case unread:
-			unsure = manifest.Name(p) + " lets somebody in, and whom it selects is not read"
-			continue
-		case somebody:
+		for _, peer := range from {
+			f = f.worse(judgePeer(peer, portsOf(rule), peers, sandbox))
 		}
-		for _, rule := range objects(manifest.Map(p, "spec"), string(Ingress)) {
-			from := objects(rule, "from")
-			if len(from) == 0 {
-				return verdict.Step{Name: name, OK: true, Detail: manifest.Name(p) + " lets everybody in"}
-			}
-			for _, peer := range from {
-				switch judgePeer(peer, portsOf(rule), peers, sandbox) {
-				case nobody:
-				case somebody:
-					return verdict.Step{Name: name, OK: true, Detail: fmt.Sprintf("%s lets in %v", manifest.Name(p), peer)}
-				case unread:
-					unsure = fmt.Sprintf("%s lets in %v, and who that is cannot be told", manifest.Name(p), peer)
-				}
-			}
-		}
+		return f
 	}
-	if unsure != "" {
-		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: unsure}
-	}
-	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("none of %d policies does", len(policies))}
+	return Ingress.worst(policies, labels, toMore).step(name, fmt.Sprintf("none of %d policies does", len(policies)))
 }
 
 // judgePeer tells whether a peer lets in somebody who is none of the allowed, or one
 // of them at other ports than its own.
-func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suite.Object) selection {
+func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suite.Object) finding {
 	if peer["ipBlock"] != nil {
-		return somebody // whoever has the address
+		return isOpen("whoever has an address of %v", peer["ipBlock"])
 	}
-	pods, where := manifest.Map(peer, "podSelector"), manifest.Map(peer, "namespaceSelector")
 	for _, a := range allowed {
 		switch {
 		case !a.is(peer):
-		case len(a.Ports) > 0 && within("", ports, a.Ports).open != "":
-			return somebody
+		case len(a.Ports) == 0:
+			return finding{}
 		default:
-			return nobody
+			return within(fmt.Sprint(peer), ports, a.Ports)
 		}
 	}
+	pods, where := manifest.Map(peer, "podSelector"), manifest.Map(peer, "namespaceSelector")
 	switch {
 	case empty(pods), peer["namespaceSelector"] != nil && empty(where):
 		// Every Pod of a namespace, or whoever gives himself a label in one of his own.
-		return somebody
+		return isOpen("%v", peer)
 	case peer["namespaceSelector"] == nil && match(pods, sandbox) == somebody:
-		return somebody // a session's sandbox
+		return isOpen("a session's sandbox, by %v", peer)
 	}
-	return unread
+	return isUnread("the peer %v", peer)
 }
 
 func empty(selector suite.Object) bool {
@@ -242,57 +226,61 @@ const hostNames = "fqdnnetworkpolicies"
 // others looks for the policies of one group, of which Cilium's and GKE's of host
 // names are read.
 func others(ctx context.Context, env *suite.APIEnv, group string, read func(resource string, policy suite.Object) finding) verdict.Step {
-	step := verdict.Step{Name: "find a network policy of " + group}
-	root := "/apis/" + group
-	about, err := env.Do(ctx, suite.Administrator, suite.Request{Verb: http.MethodGet, Path: root})
-	if err == nil && about.Code == http.StatusNotFound {
-		step.Class, step.Detail = verdict.Absent, "the cluster does not have the group"
-		return step
-	}
-	versions, problem := list(ctx, env, step.Name, root, "versions")
-	if problem != nil {
+	name, root := "find a network policy of "+group, "/apis/"+group
+	answer, problem := get(ctx, env, name, root)
+	switch {
+	case problem != nil:
 		return *problem
+	case answer.Code == http.StatusNotFound:
+		return verdict.Step{Name: name, Class: verdict.Absent, Detail: "the cluster does not have the group"}
+	}
+	versions, problem := listIn(answer, name, root, "versions")
+	switch {
+	case problem != nil:
+		return *problem
+	case len(versions) == 0:
+		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: "the cluster serves no version of the group"}
 	}
 	var f finding
 	for _, v := range versions {
-		of := fmt.Sprintf("%s/%v", root, v["version"])
-		kinds, problem := list(ctx, env, step.Name, of, "resources")
+		paths, problem := policyLists(ctx, env, name, fmt.Sprintf("%s/%v", root, v["version"]))
 		if problem != nil {
 			return *problem
 		}
-		for _, k := range kinds {
-			resource := fmt.Sprint(k["name"])
-			if !strings.Contains(resource, "networkpolic") || strings.Contains(resource, "/") {
-				continue
-			}
-			path := of + "/" + resource
-			if k["namespaced"] == true {
-				path = of + "/namespaces/" + env.Namespace + "/" + resource
-			}
-			found, problem := Items(ctx, env, step.Name, path)
+		for _, path := range paths {
+			found, problem := Items(ctx, env, name, path)
 			if problem != nil {
 				return *problem
 			}
+			resource := path[strings.LastIndexByte(path, '/')+1:]
 			for _, p := range found {
 				one := isUnread("rules of its own kind")
 				if group == "cilium.io" || resource == hostNames {
 					one = read(resource, p)
 				}
-				if one.open != "" {
-					one.open = fmt.Sprintf("%s %s leads to %s", resource, manifest.Name(p), one.open)
-				}
-				if one.unread != "" {
-					one.unread = fmt.Sprintf("%s %s has %s", resource, manifest.Name(p), one.unread)
-				}
-				f = f.worse(one)
+				f = f.worse(one.of(resource + " " + manifest.Name(p)))
 			}
 		}
 	}
-	if len(versions) == 0 {
-		step.Class, step.Detail = verdict.Unknown, "the cluster serves no version of the group"
-		return step
+	return f.step(name, "there is none that allows it")
+}
+
+// policyLists are the paths of the network policies that a version of a group has:
+// those of the target's namespace, and those of the whole cluster.
+func policyLists(ctx context.Context, env *suite.APIEnv, name, version string) ([]string, *verdict.Step) {
+	kinds, problem := list(ctx, env, name, version, "resources")
+	var paths []string
+	for _, k := range kinds {
+		resource := fmt.Sprint(k["name"])
+		switch {
+		case !strings.Contains(resource, "networkpolic") || strings.Contains(resource, "/"):
+		case k["namespaced"] == true:
+			paths = append(paths, version+"/namespaces/"+env.Namespace+"/"+resource)
+		default:
+			paths = append(paths, version+"/"+resource)
+		}
 	}
-	return f.step(step.Name, "there is none that allows it")
+	return paths, problem
 }
 
 // saysNothing tells whether a policy has no rule at all for a direction. Cilium's

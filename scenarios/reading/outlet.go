@@ -56,7 +56,7 @@ func NowhereElse(ctx context.Context, env *suite.APIEnv, allowed Outlets) []verd
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	steps := []verdict.Step{DefaultDeny(none, Egress, policies, labels), allowed.judge(more, policies, labels)}
+	steps := []verdict.Step{DefaultDeny(none, Egress, policies, labels), Egress.worst(policies, labels, allowed.rule).step(more, "none leads elsewhere")}
 	for _, group := range PolicyGroups {
 		steps = append(steps, others(ctx, env, group, func(resource string, p suite.Object) finding {
 			if resource == hostNames {
@@ -72,62 +72,6 @@ func NowhereElse(ctx context.Context, env *suite.APIEnv, allowed Outlets) []verd
 // something out.
 func SomethingLetOut(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	return findAllowing(ctx, env, "find the policy that lets something out", Egress)
-}
-
-// finding is what a policy amounts to: a way that is open, or what of it is not
-// understood; neither is a policy that leads nowhere else.
-type finding struct{ open, unread string }
-
-// worse keeps the first that is open, or else the first that is not understood.
-func (f finding) worse(g finding) finding {
-	if f.open == "" && (g.open != "" || f.unread == "") {
-		return g
-	}
-	return f
-}
-
-func isOpen(format string, args ...any) finding { return finding{open: fmt.Sprintf(format, args...)} }
-
-func isUnread(format string, args ...any) finding {
-	return finding{unread: fmt.Sprintf(format, args...)}
-}
-
-// judge is a pure function.
-func (o Outlets) judge(name string, policies []suite.Object, labels suite.Object) verdict.Step {
-	var f finding
-	for _, p := range policies {
-		speaks, allowed := Egress.rules(p)
-		if !speaks || len(allowed) == 0 {
-			continue
-		}
-		switch selects(p, labels) {
-		case nobody:
-		case unread:
-			f = f.worse(isUnread("%s lets something out, and whom it selects is not read", manifest.Name(p)))
-		case somebody:
-			for _, rule := range objects(manifest.Map(p, "spec"), string(Egress)) {
-				found := o.rule(rule)
-				if found.open != "" {
-					found.open = manifest.Name(p) + " leads to " + found.open
-				}
-				if found.unread != "" {
-					found.unread = manifest.Name(p) + " has " + found.unread
-				}
-				f = f.worse(found)
-			}
-		}
-	}
-	return f.step(name, "none leads elsewhere")
-}
-
-func (f finding) step(name, good string) verdict.Step {
-	switch {
-	case f.open != "":
-		return verdict.Step{Name: name, OK: true, Detail: f.open}
-	case f.unread != "":
-		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: f.unread + ", which is not read"}
-	}
-	return verdict.Step{Name: name, Class: verdict.Absent, Detail: good}
 }
 
 // rule reads one rule of a NetworkPolicy.

@@ -87,10 +87,10 @@ func TestARuleThatLeadsElsewhereIsFound(t *testing.T) {
 			want verdict.Class
 		}{{listed, c.listed}, {public, c.public}} {
 			p := named("p", object{"podSelector": object{"matchLabels": object{"app": "box"}}, "policyTypes": []any{"Egress"}, "egress": []any{c.rule}})
-			s := w.o.judge("x", []object{p}, object{"app": "box"})
+			s := Egress.worst([]object{p}, object{"app": "box"}, w.o.rule).step("x", "")
 			assert.Equal(t, w.want, s.Class, "%s, public %t: %s", name, w.o.Public, s.Detail)
 			assert.Equal(t, w.want == open, s.OK, "%s, public %t: %s", name, w.o.Public, s.Detail)
-			assert.Equal(t, fine, w.o.judge("x", []object{p}, object{"app": "other"}).Class, "%s: a policy of other Pods", name)
+			assert.Equal(t, fine, Egress.worst([]object{p}, object{"app": "other"}, w.o.rule).step("x", "").Class, "%s: a policy of other Pods", name)
 		}
 	}
 	// A range without one of the private ones is what this is for.

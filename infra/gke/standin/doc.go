@@ -12,9 +12,9 @@
 //   - What forces a replacement, which defaults the provider adds, what it
 //     refuses before it asks Google, what Google refuses, and what Google
 //     computes are tables and functions in this package, one set for each type
-//     (kinds.go). They were written by hand from public documentation, and
-//     nothing here was compared with a live project. A type that has no entry
-//     is refused: the stand-in knows nothing of it.
+//     (kinds.go lists them). They were written by hand from public
+//     documentation, and nothing here was compared with a live project. A type
+//     that has no entry is refused: the stand-in knows nothing of it.
 //   - Nothing takes time: there are no operations to wait for, no eventual
 //     consistency, no permissions of the caller, no billing.
 //

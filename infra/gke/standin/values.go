@@ -37,6 +37,19 @@ func find(v values, path string) any {
 	return at
 }
 
+// raw is find for values that are not known, too.
+func raw(v values, path string) any {
+	var at any = v
+	for key := range strings.SplitSeq(path, ".") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[key]
+	}
+	return at
+}
+
 func has(v values, path string) bool { return find(v, path) != nil }
 
 func text(v values, path string) string { s, _ := find(v, path).(string); return s }

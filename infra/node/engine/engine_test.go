@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 	"github.com/stockade-dev/stockade/infra/node/engine/seal"
 )
 
@@ -134,7 +135,7 @@ func TestMountsAreUndoneFromTheInsideOut(t *testing.T) {
 `
 	assert.Equal(t, []string{
 		"/h/engine/run/docker/netns/x", "/h/engine/data/overlay2/a/merged", "/h/engine/with space", "/h/engine/data",
-	}, mountsBelow(info, "/h/engine"))
+	}, mountsBelow(mountinfo.Parse(info), "/h/engine"))
 }
 
 func TestADeadContainerIsNotBootedAgain(t *testing.T) {

@@ -49,28 +49,41 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	if err := e.clear(ctx); err != nil {
 		return fmt.Errorf("clearing away an engine that was killed: %w", err)
 	}
+	if err := e.configure(ctx); err != nil {
+		return fmt.Errorf("starting the engine: %w", err)
+	}
+	if err := e.launchDaemons(ctx); err != nil {
+		return err
+	}
+	// What was there before this start belongs to a cluster that is dead, and
+	// its volumes are gigabytes.
+	return e.removeContainers(ctx)
+}
+
+// configure writes what the daemons read when they start.
+func (e *Engine) configure(ctx context.Context) error {
 	// Traversal for others is harmless and Docker wants it; the sockets have
 	// modes of their own.
 	for _, dir := range []string{"run", "bin", "data", "containerd"} {
 		if err := os.MkdirAll(e.path(dir), 0o711); err != nil {
-			return fmt.Errorf("starting the engine: %w", err)
+			return err
 		}
 	}
 	wrapper, err := e.runtimeWrapper(ctx)
 	if err != nil {
-		return fmt.Errorf("starting the engine: %w", err)
+		return err
 	}
 	if err := os.WriteFile(e.path("containerd.toml"), []byte(e.containerdConfig()), 0o644); err != nil {
-		return fmt.Errorf("starting the engine: %w", err)
+		return err
 	}
 	config, err := json.MarshalIndent(e.dockerdConfig(wrapper), "", "  ")
 	if err != nil {
-		return fmt.Errorf("starting the engine: %w", err)
+		return err
 	}
-	if err := os.WriteFile(e.path("dockerd.json"), config, 0o644); err != nil {
-		return fmt.Errorf("starting the engine: %w", err)
-	}
+	return os.WriteFile(e.path("dockerd.json"), config, 0o644)
+}
 
+func (e *Engine) launchDaemons(ctx context.Context) error {
 	containerd, err := e.launch("containerd", e.within, "containerd", "--config", e.path("containerd.toml"))
 	if err != nil {
 		return err
@@ -85,12 +98,7 @@ func (e *Engine) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := e.await(ctx, "dockerd", dockerd, func() error { return e.Ping(ctx) }); err != nil {
-		return err
-	}
-	// What was there before this start belongs to a cluster that is dead, and
-	// its volumes are gigabytes.
-	return e.removeContainers(ctx)
+	return e.await(ctx, "dockerd", dockerd, func() error { return e.Ping(ctx) })
 }
 
 // stands is [Engine.healthy] for callers that clear away an engine which is not.

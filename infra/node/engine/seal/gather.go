@@ -19,6 +19,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 )
 
 // handle is an open network namespace.
@@ -131,11 +133,11 @@ func openAll(ctx context.Context, sealedPath string) (map[NS]handle, error) {
 			continue
 		}
 		mountNamespaces[mnt] = true
-		info, err := os.ReadFile(filepath.Join(dir, "mountinfo"))
+		mounts, err := mountinfo.Read(filepath.Join(dir, "mountinfo"))
 		if err != nil {
 			continue
 		}
-		for _, target := range netnsMounts(string(info)) {
+		for _, target := range netnsMounts(mounts) {
 			take(filepath.Join(dir, "root", target), filepath.Base(target))
 		}
 	}
@@ -150,23 +152,15 @@ func isNamespace(fd int) bool {
 	return unix.Fstatfs(fd, &st) == nil && st.Type == nsfsMagic
 }
 
-// netnsMounts returns the mount points of network namespaces in the text of a
-// mountinfo file (proc_pid_mountinfo(5)).
-func netnsMounts(mountinfo string) []string {
+// netnsMounts returns the mount points of network namespaces.
+func netnsMounts(mounts []mountinfo.Mount) []string {
 	var targets []string
-	for line := range strings.Lines(mountinfo) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 || !strings.HasPrefix(fields[3], "net:[") {
-			continue
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Root, "net:[") {
+			targets = append(targets, m.Point)
 		}
-		targets = append(targets, unescape(fields[4]))
 	}
 	return targets
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 // inspect reads one namespace over a netlink socket of its own.

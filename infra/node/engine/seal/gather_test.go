@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/stockade-dev/stockade/conformance/probe/mountinfo"
 )
 
 func TestNamespaceFilesAreFoundAmongMounts(t *testing.T) {
@@ -21,7 +23,7 @@ func TestNamespaceFilesAreFoundAmongMounts(t *testing.T) {
 303 22 0:4 net:[4026532283] /run/net\040ns/cni-1 rw - nsfs nsfs rw
 broken
 `
-	assert.Equal(t, []string{"/run/netns/stockade", "/run/net ns/cni-1"}, netnsMounts(info))
+	assert.Equal(t, []string{"/run/netns/stockade", "/run/net ns/cni-1"}, netnsMounts(mountinfo.Parse(info)))
 }
 
 func TestRoutesKeepWhatTheJudgeNeeds(t *testing.T) {

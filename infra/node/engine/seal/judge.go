@@ -130,69 +130,74 @@ var restingKinds = map[string]bool{
 // namespaces behind it, leads anywhere else. Otherwise it returns an
 // *OpenError with all that is open.
 func Judge(f Facts) error {
-	var open []Opening
-	add := func(code Code, ns, format string, args ...any) {
-		open = append(open, Opening{code, ns, fmt.Sprintf(format, args...)})
-	}
-
 	start, ok := f.Namespaces[f.Sealed]
 	switch {
 	case f.Sealed == Unknown || !ok:
-		add(Absent, "?", "no such namespace")
-		return &OpenError{open}
+		return &OpenError{[]Opening{opening(Absent, "?", "no such namespace")}}
 	case f.Sealed == f.Host:
-		add(IsHost, start.Name, "the machine's own network")
-		return &OpenError{open}
+		return &OpenError{[]Opening{opening(IsHost, start.Name, "the machine's own network")}}
 	}
-
-	// The sealed namespace itself is the last hop of everything: it must have
-	// nowhere to forward to. Nodes behind it do have a default route, to it.
-	for _, r := range start.Routes {
-		if r.Local || r.Blocked {
-			continue
-		}
-		if r.Dst.Bits() == 0 {
-			add(DefaultRoute, start.Name, "default route %s dev %s table %d", r.Dst, r.Dev, r.Table)
-		} else if r.Via.IsValid() {
-			add(Gateway, start.Name, "route to %s via %s dev %s table %d", r.Dst, r.Via, r.Dev, r.Table)
-		}
-	}
-
+	open := start.routesOut()
 	seen := map[NS]bool{f.Sealed: true}
 	for queue := []NS{f.Sealed}; len(queue) > 0; queue = queue[1:] {
 		here := f.Namespaces[queue[0]]
 		for _, l := range here.Links {
-			if l.Loopback {
-				continue
+			switch o := f.follow(here.Name, l); {
+			case o != nil:
+				open = append(open, *o)
+			case l.Paired && !l.Loopback && !seen[l.Peer]:
+				seen[l.Peer] = true
+				queue = append(queue, l.Peer)
 			}
-			if !closedKinds[l.Kind] && !restingKinds[l.Kind] {
-				kind := cmp.Or(l.Kind, "hardware")
-				add(Hardware, here.Name, "link %s of kind %s", l.Name, kind)
-				continue
-			}
-			// A veth without another end does not exist: the kernel did not
-			// say where it is.
-			if l.Kind == "veth" && !l.Paired {
-				add(ToUnknown, here.Name, "link %s, whose other end cannot be found", l.Name)
-				continue
-			}
-			if !l.Paired || seen[l.Peer] {
-				continue
-			}
-			if l.Peer == f.Host {
-				add(ToHost, here.Name, "link %s to the machine's own network", l.Name)
-				continue
-			}
-			if _, known := f.Namespaces[l.Peer]; l.Peer == Unknown || !known {
-				add(ToUnknown, here.Name, "link %s, whose other end is in an unknown namespace", l.Name)
-				continue
-			}
-			seen[l.Peer] = true
-			queue = append(queue, l.Peer)
 		}
 	}
 	if len(open) > 0 {
 		return &OpenError{open}
 	}
 	return nil
+}
+
+func opening(code Code, ns, format string, args ...any) Opening {
+	return Opening{code, ns, fmt.Sprintf(format, args...)}
+}
+
+// routesOut are the openings among the sealed namespace's own routes. It is the last
+// hop of everything: it must have nowhere to forward to. Nodes behind it do have a
+// default route, to it.
+func (n Namespace) routesOut() (open []Opening) {
+	for _, r := range n.Routes {
+		switch {
+		case r.Local || r.Blocked:
+		case r.Dst.Bits() == 0:
+			open = append(open, opening(DefaultRoute, n.Name, "default route %s dev %s table %d", r.Dst, r.Dev, r.Table))
+		case r.Via.IsValid():
+			open = append(open, opening(Gateway, n.Name, "route to %s via %s dev %s table %d", r.Dst, r.Via, r.Dev, r.Table))
+		}
+	}
+	return open
+}
+
+// follow returns what a link of a namespace opens; nothing where it ends in the
+// namespace itself, or in another one that can be looked at.
+func (f Facts) follow(ns string, l Link) *Opening {
+	var o Opening
+	_, known := f.Namespaces[l.Peer]
+	switch {
+	case l.Loopback:
+		return nil
+	case !closedKinds[l.Kind] && !restingKinds[l.Kind]:
+		o = opening(Hardware, ns, "link %s of kind %s", l.Name, cmp.Or(l.Kind, "hardware"))
+	case l.Kind == "veth" && !l.Paired:
+		// A veth without another end does not exist: the kernel did not say where it is.
+		o = opening(ToUnknown, ns, "link %s, whose other end cannot be found", l.Name)
+	case !l.Paired:
+		return nil
+	case l.Peer == f.Host:
+		o = opening(ToHost, ns, "link %s to the machine's own network", l.Name)
+	case l.Peer == Unknown || !known:
+		o = opening(ToUnknown, ns, "link %s, whose other end is in an unknown namespace", l.Name)
+	default:
+		return nil
+	}
+	return &o
 }

@@ -8,10 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
+
+// KubeconfigPath is where Up writes the administrator's kubeconfig. The server's
+// address is valid inside the seal, and may be another machine's outside: the
+// file's name warns against using it with a kubectl outside (`stockade exec --
+// kubectl` uses it inside).
+func (o Options) KubeconfigPath() string { return filepath.Join(o.Home, "run", "sealed.kubeconfig") }
+
+// writeKubeconfig writes the administrator's kubeconfig over the one that kind has
+// written.
+func (o Options) writeKubeconfig(config *clientcmdapi.Config) error {
+	if err := clientcmd.WriteToFile(*config, o.KubeconfigPath()); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
+}
 
 // APIServer returns host and port of the API server, as they are inside the
 // seal. The error wraps os.ErrNotExist when there is no cluster.
