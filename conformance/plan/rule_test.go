@@ -277,6 +277,28 @@ func TestWorkloadsWithoutTheirAllowListAreNotPassedOver(t *testing.T) {
 	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{AllowList: true})["plan.allow-list"])
 }
 
+// Another provider makes the same things under other names, and a command makes
+// anything.
+func TestNothingHoldsBesideWhatNoRuleReads(t *testing.T) {
+	for _, typ := range []string{
+		"google-native:container/v1:NodePool", "google-native:compute/v1:Firewall", "google:index/projectIamMember:ProjectIamMember",
+		"command:local:Command", "pulumi-nodejs:dynamic:Resource",
+	} {
+		g := standard()
+		require.True(t, append1(typ, obj{})(&g))
+		for id, v := range verdicts(g, full) {
+			assert.Equal(t, verdict.Inconclusive, v, "%s beside %s", id, typ)
+		}
+	}
+	// What is of no concern to the cloud or the cluster is none to the rules.
+	g := standard()
+	require.True(t, append1("random:index/randomPet:RandomPet", obj{})(&g))
+	require.True(t, append1("acme:platform:Sandboxes", obj{})(&g))
+	for id, v := range verdicts(g, full) {
+		assert.Equal(t, verdict.Held, v, id)
+	}
+}
+
 func TestAThrowAwayClusterNeedsNoProtection(t *testing.T) {
 	g := standard()
 	for _, r := range g.of(typeCluster) {
@@ -344,7 +366,7 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 			return true
 		}},
 		"a deny rule for some nodes":   {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "targetTags", []any{"x"})},
-		"an API that is unrestricted":  {"plan.perimeter-services", set(typeService, "service", "run.googleapis.com")},
+		"an API that is unrestricted":  {"plan.perimeter-services", set(typeService, "service", "workflows.googleapis.com")},
 		"a door for any user":          {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{"identityType": "ANY_USER_ACCOUNT"}}})},
 		"a door to every service":      {"plan.perimeter-doors", set(typePerimeter, "status.egressPolicies", []any{obj{"egressTo": obj{"operations": []any{obj{"serviceName": "*"}}}}})},
 		"a perimeter around nothing":   {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{})},
@@ -390,6 +412,22 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"Kubernetes' own tokens":       {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sTokensViaDns", true)},
 		"Kubernetes' own certificates": {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sCertsViaDns", true)},
 		"a sandbox is the identity":    {"plan.least-privilege", set(typeAccountIAM, "member", "serviceAccount:p.svc.id.goog[sandboxes/default]")},
+		"egress to an empty list":      {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{})},
+		"a role in the organization":   {"plan.least-privilege", append1("gcp:organizations/iAMMember:IAMMember", obj{"role": "roles/monitoring.viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a key for storage":            {"plan.least-privilege", append1(typeStorageKey, obj{"serviceAccountEmail": "n@p.iam.gserviceaccount.com"})},
+		"a registry of the old kind":   {"plan.immutable-tags", append1("gcp:container/registry:Registry", obj{})},
+		"a role for the nameless":      {"plan.anonymous-access", append1("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", obj{"subjects": []any{obj{"kind": "User", "name": "system:anonymous"}}})},
+		"a sandbox on the node itself": {"plan.gvisor-pool", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"podTemplate": obj{"spec": obj{}}}})},
+		"a template for another class": {"plan.gvisor-pool", set(templateType, runtimeClass, "runc")},
+		"a sandbox in the node's network": {"plan.allow-list", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "sandboxes"},
+			"spec": obj{"podTemplate": obj{"spec": obj{"hostNetwork": true}}}})},
+		"secrets left out":     {"plan.perimeter-services", leftOut("secretmanager.googleapis.com")},
+		"credentials left out": {"plan.perimeter-services", leftOut("iamcredentials.googleapis.com")},
+		"a policy for elsewhere": {"plan.allow-list", func(g *Graph) bool {
+			// The list is in another namespace than the template, whose own policy is sound.
+			return set(templateType, "metadata.namespace", "other")(g) && append1("kubernetes:networking.k8s.io/v1:NetworkPolicy",
+				obj{"metadata": obj{"namespace": "other"}, "spec": obj{"podSelector": obj{}, "egress": []any{obj{}}}})(g)
+		}},
 		"a template without a list": {"plan.allow-list", func(g *Graph) bool {
 			return set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g) && set(templateType, "metadata.namespace", "other")(g)
 		}},
@@ -572,7 +610,28 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		"a list by an expression":        {"plan.allow-list", unmanaged(obj{"matchExpressions": []any{obj{"key": "app", "operator": "Exists"}}})},
 		"a role on a bucket":             {"plan.least-privilege", append1("gcp:storage/bucketIAMMember:BucketIAMMember", obj{"role": "roles/storage.admin", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
 		"a role on a secret":             {"plan.least-privilege", append1("gcp:secretmanager/secretIamBinding:SecretIamBinding", obj{"role": "roles/secretmanager.secretAccessor", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
-		"a policy's rule not known yet":  {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
+		"pools within a private cluster": {"plan.private-nodes", set(typeCluster, "nodePools", []any{obj{"networkConfig": obj{"enablePrivateNodes": false}}})},
+		"access to a subnet elsewhere": {"plan.private-google-access", func(g *Graph) bool {
+			return set(typeSubnet, "name", "mine")(g) && set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/theirs")(g)
+		}},
+		"a cluster in no subnet": {"plan.private-google-access", set(typeCluster, "subnetwork", nil)},
+		"ranges of no subnet":    {"plan.overlapping-ranges", set(typeCluster, "subnetwork", nil)},
+		"a door for a level of elsewhere": {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{
+			"identities": []any{"user:a@example.com"}, "sources": []any{obj{"accessLevel": "accessPolicies/1/accessLevels/other"}}}}})},
+		"all perimeters, and its services": {"plan.perimeter-services", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"all perimeters, and its doors":    {"plan.perimeter-doors", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"all perimeters, and whether on":   {"plan.perimeter-enforced", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"all perimeters, and its network":  {"plan.perimeter-network", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"images of another repository":     {"plan.binary-authorization", set(typeBinauthz, "admissionWhitelistPatterns", []any{obj{"namePattern": "docker.io/library/*"}})},
+		"images of every repository":       {"plan.binary-authorization", set(typeBinauthz, "admissionWhitelistPatterns", []any{obj{"namePattern": "r-docker.pkg.dev/p/**"}})},
+		"an account made elsewhere":        {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "ci@p.iam.gserviceaccount.com")},
+		"an account of another project":    {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "n@other.iam.gserviceaccount.com")},
+		"a list of who may read a bucket":  {"plan.least-privilege", append1("gcp:storage/bucketACL:BucketACL", obj{"roleEntities": []any{"READER:allUsers"}})},
+		"sandboxes of a namespace to come": {"plan.least-privilege", set(templateType, "metadata.namespace", Unknown{})},
+		"whose role is not known yet":      {"plan.anonymous-access", append1("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", obj{"subjects": Unknown{}})},
+		"a patch of a template":            {"plan.allow-list", append1(templateType+"Patch", obj{"metadata": obj{"namespace": "sandboxes"}})},
+		"name servers of the cluster":      {"plan.restricted-dns", append1("kubernetes:core/v1:ConfigMap", obj{"metadata": obj{"name": "kube-dns", "namespace": "kube-system"}, "data": obj{"stubDomains": "{}"}})},
+		"a policy's rule not known yet":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
 	} {
 		g := standard()
 		require.True(t, c.apply(&g), name)

@@ -47,6 +47,7 @@ var networkRules = []*Rule{
 			})
 		}}},
 		judge: func(l *look) {
+			l.subnets()
 			all := l.ranges()
 			for i, a := range all {
 				clash := ""
@@ -81,8 +82,8 @@ var networkRules = []*Rule{
 					l.weak(r.what, "%s is not in RFC 1918", r.prefix)
 				}
 			}
+			l.subnets()
 			for _, c := range l.each(typeCluster) {
-				l.ownSubnet(c, "subnetwork")
 				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
 					l.rangeName(c, path)
 				}
@@ -93,7 +94,6 @@ var networkRules = []*Rule{
 				}
 			}
 			for _, p := range l.of(typePool) {
-				l.ownSubnet(p, "networkConfig.subnetwork")
 				if _, st := p.find("networkConfig.podRange"); st != absent {
 					l.rangeName(p, "networkConfig.podRange")
 				}
@@ -113,6 +113,7 @@ var networkRules = []*Rule{
 		Claims: []string{"KG-12"}, Severity: suite.Medium,
 		Mutants: []Mutant{{"no-private-google-access", "Private Google Access is off", set(typeSubnet, "privateIpGoogleAccess", false)}},
 		judge: func(l *look) {
+			l.subnets()
 			for _, s := range l.each(typeSubnet) {
 				l.wants(s, "privateIpGoogleAccess", true)
 			}
@@ -151,6 +152,11 @@ var networkRules = []*Rule{
 			}
 			for _, r := range l.of(typeResponse) {
 				l.unsure(r.String(), "it answers before the zones do, and is not understood")
+			}
+			for _, r := range l.Resources {
+				if name, _ := r.text("metadata.name"); isKubernetes(r) && strings.HasPrefix(r.kind(), "ConfigMap") && name == "kube-dns" {
+					l.unsure(r.String(), "it may send names to other servers before any zone is asked, and is not understood")
+				}
 			}
 			for _, r := range l.of(typeServerPolicy) {
 				switch _, st := r.find("alternativeNameServerConfig"); st {
@@ -295,6 +301,19 @@ func (l *look) ranges() (out []addressRange) {
 // private tells whether the policies of the sandboxes block the range.
 func private(r netip.Prefix) bool {
 	return slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.Addr()) && p.Bits() <= r.Bits() })
+}
+
+// subnets records clusters and pools whose nodes live in a subnet of another graph.
+func (l *look) subnets() {
+	for _, c := range l.of(typeCluster) {
+		if c.is("subnetwork", absent) {
+			l.missing(c, "subnetwork", absent)
+		}
+		l.ownSubnet(c, "subnetwork")
+	}
+	for _, p := range l.of(typePool) {
+		l.ownSubnet(p, "networkConfig.subnetwork")
+	}
 }
 
 // ownSubnet records that nodes live in a subnet of which the graph knows nothing:
@@ -562,7 +581,7 @@ func (l *look) wide(f Resource) {
 		return
 	}
 	// Without destinations a rule is for all of them.
-	public := toState == absent || slices.ContainsFunc(to, func(s string) bool {
+	public := len(to) == 0 || slices.ContainsFunc(to, func(s string) bool {
 		p, err := netip.ParsePrefix(s)
 		return err != nil || !private(p)
 	})
