@@ -133,6 +133,10 @@ var clusterRules = []*Rule{
 				l.suits(c, "workloadIdentityConfig.workloadPool", "is no workload pool", func(pool string) bool {
 					return strings.HasSuffix(pool, ".svc.id.goog") && len(pool) > len(".svc.id.goog")
 				})
+				pool, _ := c.text("workloadIdentityConfig.workloadPool")
+				if project, st := c.text("project"); st == known && pool != project+".svc.id.goog" {
+					l.unsure(c.String()+": workloadIdentityConfig.workloadPool", fmt.Sprintf("whose clusters vouch for Pods in %.80q is not in the graph", pool))
+				}
 			}
 		},
 	},
@@ -282,7 +286,7 @@ var everybody = []string{"system:anonymous", "system:authenticated", "system:una
 func (l *look) subjects(binding Resource) {
 	all, st := binding.objects("subjects")
 	what := binding.String() + ": subjects"
-	if st == unknown {
+	if st == unknown || strings.HasSuffix(binding.kind(), "List") {
 		l.missing(binding, "subjects", st)
 	}
 	for _, s := range all {

@@ -22,6 +22,13 @@ var restrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
 // typeResponse is a rule that answers for a name before any zone does.
 const typeResponse = "gcp:dns/responsePolicyRule:ResponsePolicyRule"
 
+// typeEndpoint may be an address within the network for a bundle of Google's services
+// (Private Service Connect), and allServices is that of all of them.
+const (
+	typeEndpoint = "gcp:compute/globalForwardingRule:GlobalForwardingRule"
+	allServices  = "all-apis"
+)
+
 // typeServerPolicy may send every question of a network to other name servers.
 const typeServerPolicy = "gcp:dns/policy:Policy"
 
@@ -126,6 +133,13 @@ var networkRules = []*Rule{
 		Mutants: []Mutant{
 			{"private-vip", "a name leads to private.googleapis.com", setWhere(typeRecord,
 				func(r Resource) bool { typ, _ := r.text("type"); return typ == "A" }, "rrdatas", []any{"199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11"})},
+			{"endpoint-for-all", "an address of the network leads to every service of Google", func(g *Graph) bool {
+				if len(g.of(typeZone)) == 0 {
+					return false
+				}
+				g.Resources = append(g.Resources, Resource{Type: typeEndpoint, Name: "mutant", Inputs: map[string]any{"target": allServices}})
+				return true
+			}},
 			{"forwarded-zone", "a zone hands its names to another server", func(g *Graph) bool {
 				if len(g.of(typeZone)) == 0 {
 					return false
@@ -149,6 +163,14 @@ var networkRules = []*Rule{
 				l.zone(zones, domain)
 				l.forwarded(zones, domain)
 				l.records(records, domain)
+			}
+			for _, r := range l.of(typeEndpoint) {
+				// Another bundle, vpc-sc, has what the restricted addresses have.
+				if target, st := r.text("target"); st == unknown {
+					l.missing(r, "target", st)
+				} else if target == allServices {
+					l.weak(r.String()+": target", "an address of the network leads to every service of Google")
+				}
 			}
 			for _, r := range l.of(typeResponse) {
 				l.unsure(r.String(), "it answers before the zones do, and is not understood")

@@ -275,15 +275,23 @@ var poolRules = []*Rule{
 // runtimeClass is where a template, or a sandbox, says under which runtime it runs.
 const runtimeClass = "spec.podTemplate.spec.runtimeClassName"
 
+// gvisorClass is the name of the class that GKE makes, and of its handler.
+const gvisorClass = "gvisor"
+
 // runtimes records whether sandboxes ask for gVisor, by the name of GKE's own class.
 func (l *look) runtimes() {
 	for _, r := range l.Resources {
+		name, _ := r.text("metadata.name")
 		switch {
+		case strings.HasPrefix(r.Type, prefixKubernetes+"node.k8s.io/") && name == gvisorClass:
+			l.wants(r, "handler", gvisorClass)
+		case isSandboxPatch(r):
+			l.unsure(r.String(), "it changes a sandbox that is made elsewhere, and is not understood")
 		case !isTemplate(r) && !isSandbox(r):
 		case r.is(runtimeClass, absent):
 			l.weak(r.String()+": "+runtimeClass, "it is not set, and the default is the node's own runtime")
 		default:
-			l.wants(r, runtimeClass, "gvisor")
+			l.wants(r, runtimeClass, gvisorClass)
 		}
 	}
 }

@@ -28,6 +28,32 @@ var Roles = []string{
 	"roles/stackdriver.resourceMetadata.writer",
 }
 
+// sandboxes tells whether whoever a role is for are the Pods of a namespace with
+// sandboxes, or of a whole cluster, by any of the names that IAM has for them. Whatever
+// runs in a sandbox is its Pod's service account.
+func (l *look) sandboxes(who string) bool {
+	if !strings.Contains(who, ".svc.id.goog") {
+		return false
+	}
+	if strings.HasPrefix(who, "principalSet:") && !strings.Contains(who, "/namespace/") {
+		return true
+	}
+	for _, r := range l.Resources {
+		if !isTemplate(r) && !isSandbox(r) {
+			continue
+		}
+		namespace, st := r.text("metadata.namespace")
+		if st != known {
+			l.missing(r, "metadata.namespace", st)
+			continue
+		}
+		if strings.Contains(who, "["+namespace+"/") || strings.Contains(who, "/ns/"+namespace+"/") || strings.HasSuffix(who, "/namespace/"+namespace) {
+			return true
+		}
+	}
+	return false
+}
+
 // tokenIssuer is a Kubernetes service account, as IAM names it: of one namespace, by
 // its name.
 var tokenIssuer = regexp.MustCompile(`^serviceAccount:[a-z0-9-]+\.svc\.id\.goog\[[a-z0-9-]+/[a-z0-9-]+\]$`)
@@ -41,6 +67,14 @@ var supplyRules = []*Rule{
 		Claims: []string{"KG-09"}, Severity: suite.High,
 		Mutants: []Mutant{
 			{"editor", "an identity is an editor of the project", set(typeProjectIAM, "role", "roles/editor")},
+			{"role-for-sandboxes", "every sandbox has a role by itself", func(g *Graph) bool {
+				for _, r := range g.Resources {
+					if namespace, st := r.text("metadata.namespace"); isTemplate(r) && st == known {
+						return set(typeProjectIAM, "member", "serviceAccount:p.svc.id.goog["+namespace+"/default]")(g)
+					}
+				}
+				return false
+			}},
 			{"account-key", "somebody holds a key of an identity", func(g *Graph) bool {
 				if len(g.of(typeProjectIAM)) == 0 {
 					return false
@@ -51,16 +85,6 @@ var supplyRules = []*Rule{
 		},
 		judge: func(l *look) {
 			l.each(typeProjectIAM)
-			// Whatever runs in a sandbox is its Pod's service account.
-			ownNamespace := func(who string) bool {
-				return slices.ContainsFunc(l.Resources, func(r Resource) bool {
-					namespace, st := r.text("metadata.namespace")
-					if (isTemplate(r) || isSandbox(r)) && st != known {
-						l.missing(r, "metadata.namespace", st)
-					}
-					return (isTemplate(r) || isSandbox(r)) && st == known && strings.Contains(who, "["+namespace+"/")
-				})
-			}
 			for _, r := range l.Resources {
 				of, gives := grant(r)
 				switch {
@@ -76,7 +100,7 @@ var supplyRules = []*Rule{
 				case of == "serviceaccount":
 					l.oneOf(r, "role", "roles/iam.workloadIdentityUser")
 					l.members(r, "is no Kubernetes service account outside of the sandboxes' namespaces",
-						func(who string) bool { return tokenIssuer.MatchString(who) && !ownNamespace(who) })
+						func(who string) bool { return tokenIssuer.MatchString(who) && !l.sandboxes(who) })
 				default:
 					role, st := r.text("role")
 					if st == known && !containers[of] && !slices.Contains(Roles, role) {
@@ -85,7 +109,9 @@ var supplyRules = []*Rule{
 					} else {
 						l.oneOf(r, "role", Roles...)
 					}
-					l.members(r, "is everybody", func(who string) bool { return who != "allUsers" && who != "allAuthenticatedUsers" })
+					l.members(r, "is everybody, or every sandbox", func(who string) bool {
+						return who != "allUsers" && who != "allAuthenticatedUsers" && !l.sandboxes(who)
+					})
 				}
 			}
 		},
@@ -238,7 +264,9 @@ var supplyRules = []*Rule{
 					l.beside(r, namespaces, listed)
 				case isSandbox(r):
 					l.bare(r, listed)
-				case isKubernetes(r) && strings.Contains(r.kind(), "Sandbox") && strings.HasSuffix(r.kind(), "Patch"):
+				case r.Type == "pulumi:providers:kubernetes" && !r.is("renderYamlToDirectory", absent):
+					l.unsure(r.String(), "it writes objects to a folder, and whether the cluster has them is not known")
+				case isSandboxPatch(r):
 					l.unsure(r.String(), "it changes a sandbox that is made elsewhere, and is not understood")
 				case isOtherPolicy(r):
 					l.unsure(r.String(), "it adds to what the others let out, or goes before them, and is not understood")
@@ -277,6 +305,12 @@ func isTemplate(r Resource) bool {
 // which the controller gives no policy.
 func isSandbox(r Resource) bool {
 	return strings.HasPrefix(r.Type, "kubernetes:agents.x-k8s.io/") && strings.HasSuffix(r.Type, ":Sandbox")
+}
+
+// isSandboxPatch tells whether the resource changes a sandbox, or what sandboxes are
+// made from, that somebody else has made.
+func isSandboxPatch(r Resource) bool {
+	return isKubernetes(r) && strings.Contains(r.kind(), "Sandbox") && strings.HasSuffix(r.kind(), "Patch")
 }
 
 // isBundle tells whether the resource stands for objects that are not in the graph.
