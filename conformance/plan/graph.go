@@ -53,10 +53,10 @@ const (
 
 // strangers are packages whose resources may do to the project, or in the cluster,
 // whatever the rules look for, in a form that no rule reads: other providers for Google
-// Cloud, and resources that run a program.
+// Cloud and for Kubernetes, and resources that run a program.
 var strangers = map[string]bool{
 	"command": true, "google": true, "google-beta": true, "google-native": true,
-	"pulumi-nodejs": true, "pulumi-python": true, "terraform": true,
+	"helm": true, "kubectl": true, "pulumi-nodejs": true, "pulumi-python": true,
 }
 
 // stranger returns a resource of which it cannot be told what it does.

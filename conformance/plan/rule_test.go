@@ -282,7 +282,7 @@ func TestWorkloadsWithoutTheirAllowListAreNotPassedOver(t *testing.T) {
 func TestNothingHoldsBesideWhatNoRuleReads(t *testing.T) {
 	for _, typ := range []string{
 		"google-native:container/v1:NodePool", "google-native:compute/v1:Firewall", "google:index/projectIamMember:ProjectIamMember",
-		"command:local:Command", "pulumi-nodejs:dynamic:Resource",
+		"command:local:Command", "pulumi-nodejs:dynamic:Resource", "helm:index/release:Release",
 	} {
 		g := standard()
 		require.True(t, append1(typ, obj{})(&g))
