@@ -96,15 +96,15 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 				return err
 			}
 			ctx := cmd.Context()
+			var place *descriptor.Descriptor
+			if stack != "" {
+				// Outside of the seal, from which no state elsewhere can be read.
+				if place, err = a.stackTarget(ctx, stack); err != nil {
+					return err
+				}
+			}
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
-					var place *descriptor.Descriptor
-					if stack != "" {
-						var err error
-						if place, err = a.stackTarget(ctx, stack); err != nil {
-							return err
-						}
-					}
 					run, err := a.Runner.Run(ctx, RunOptions{
 						Place: place, Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress(),
 					})

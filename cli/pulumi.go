@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -77,11 +78,26 @@ func (a *App) buildPulumi(ctx context.Context) error {
 	return nil
 }
 
-// stackTarget reads the descriptor that a stack exports.
+// stackTargetEnv hands the descriptor of a stack to this command where it runs again
+// inside the seal.
+const stackTargetEnv = "STOCKADE_STACK_TARGET"
+
+// stackTarget reads the descriptor that a stack exports: outside of the seal from the
+// stack's state, which may be anywhere, and inside from what was read outside.
 func (a *App) stackTarget(ctx context.Context, stack string) (*descriptor.Descriptor, error) {
-	out, err := a.Pulumi.Output(ctx, []string{"stack", "output", "target", "--json", "--stack", stack})
+	inside, err := a.Seal.Inside()
 	if err != nil {
-		return nil, fmt.Errorf("reading the target of the stack %s (`stockade pulumi -- up -s %[1]s` makes it): %w", stack, err)
+		return nil, fmt.Errorf("looking for the seal: %w", err)
+	}
+	out := []byte(a.Getenv(stackTargetEnv))
+	if !inside || len(out) == 0 {
+		out, err = a.Pulumi.Output(ctx, []string{"stack", "output", "target", "--json", "--stack", stack})
+		if err != nil {
+			return nil, fmt.Errorf("reading the target of the stack %s (`stockade pulumi -- up -s %[1]s` makes it): %w", stack, err)
+		}
+		if err := os.Setenv(stackTargetEnv, string(out)); err != nil {
+			return nil, fmt.Errorf("handing on the target of the stack %s: %w", stack, err)
+		}
 	}
 	d, err := descriptor.Decode(out)
 	if errors.Is(err, descriptor.ErrCloud) {

@@ -119,8 +119,12 @@ func (e engine) Exec(ctx context.Context, args []string) (int, error) {
 
 func (e engine) Which(context.Context) (string, error) { return "/made/up/pulumi", nil }
 
-// Output returns what the file FAKE_STACK holds, whatever is asked for.
+// Output returns what the file FAKE_STACK holds, whatever is asked for. The state is
+// somewhere that cannot be reached from inside of the seal.
 func (e engine) Output(_ context.Context, args []string) ([]byte, error) {
+	if e.getenv("FAKE_INSIDE") != "" {
+		return nil, fmt.Errorf("running pulumi %s: exit status 255: error: network is unreachable", strings.Join(args, " "))
+	}
 	if e.getenv("FAKE_STACK") == "" {
 		return nil, fmt.Errorf("running pulumi %s: exit status 255: error: no made-up stack", strings.Join(args, " "))
 	}

@@ -41,13 +41,33 @@ const (
 	typeRecord       = "gcp:dns/recordSet:RecordSet"
 	typeService      = "gcp:projects/service:Service"
 	typeProjectIAM   = "gcp:projects/iAMMember:IAMMember"
+	typeAccount      = "gcp:serviceaccount/account:Account"
 	typeAccountKey   = "gcp:serviceaccount/key:Key"
+	typeStorageKey   = "gcp:storage/hmacKey:HmacKey"
 	typeRepository   = "gcp:artifactregistry/repository:Repository"
 	typeBinauthz     = "gcp:binaryauthorization/policy:Policy"
 	typePerimeter    = "gcp:accesscontextmanager/servicePerimeter:ServicePerimeter"
 	typeLevel        = "gcp:accesscontextmanager/accessLevel:AccessLevel"
 	prefixKubernetes = "kubernetes:"
 )
+
+// strangers are packages whose resources may do to the project, or in the cluster,
+// whatever the rules look for, in a form that no rule reads: other providers for Google
+// Cloud and for Kubernetes, and resources that run a program.
+var strangers = map[string]bool{
+	"command": true, "google": true, "google-beta": true, "google-native": true,
+	"helm": true, "kubectl": true, "pulumi-nodejs": true, "pulumi-python": true,
+}
+
+// stranger returns a resource of which it cannot be told what it does.
+func (g Graph) stranger() (Resource, bool) {
+	for _, r := range g.Resources {
+		if pkg, _, _ := strings.Cut(r.Type, ":"); strangers[pkg] {
+			return r, true
+		}
+	}
+	return Resource{}, false
+}
 
 // of returns the resources of one type, in the order of the graph.
 func (g Graph) of(typ string) []Resource {
@@ -138,6 +158,12 @@ func (r Resource) find(path string) (any, state) {
 func holdsUnknown(v any) bool {
 	_, u := v.(Unknown)
 	return u
+}
+
+// is tells whether so much is known of the value at path.
+func (r Resource) is(path string, want state) bool {
+	_, st := r.find(path)
+	return st == want
 }
 
 // text returns the string at path.

@@ -117,6 +117,9 @@ func (r *Rule) Check(g Graph, p Profile, at time.Time) Finding {
 	if g.Partial != "" {
 		seen.unsure("the whole graph", g.Partial)
 	}
+	if r, ok := g.stranger(); ok {
+		seen.unsure(fmt.Sprintf("%.80s %.80q", r.Type, r.Name), "what it does is not understood, and may be what is looked for")
+	}
 	e := verdict.Evidence{
 		// The weakness was looked for and is not there: that is the denial.
 		Accept:   []verdict.Class{verdict.Absent},

@@ -277,6 +277,28 @@ func TestWorkloadsWithoutTheirAllowListAreNotPassedOver(t *testing.T) {
 	assert.Equal(t, verdict.NotApplicable, verdicts(g, Profile{AllowList: true})["plan.allow-list"])
 }
 
+// Another provider makes the same things under other names, and a command makes
+// anything.
+func TestNothingHoldsBesideWhatNoRuleReads(t *testing.T) {
+	for _, typ := range []string{
+		"google-native:container/v1:NodePool", "google-native:compute/v1:Firewall", "google:index/projectIamMember:ProjectIamMember",
+		"command:local:Command", "pulumi-nodejs:dynamic:Resource", "helm:index/release:Release",
+	} {
+		g := standard()
+		require.True(t, append1(typ, obj{})(&g))
+		for id, v := range verdicts(g, full) {
+			assert.Equal(t, verdict.Inconclusive, v, "%s beside %s", id, typ)
+		}
+	}
+	// What is of no concern to the cloud or the cluster is none to the rules.
+	g := standard()
+	require.True(t, append1("random:index/randomPet:RandomPet", obj{})(&g))
+	require.True(t, append1("acme:platform:Sandboxes", obj{})(&g))
+	for id, v := range verdicts(g, full) {
+		assert.Equal(t, verdict.Held, v, id)
+	}
+}
+
 func TestAThrowAwayClusterNeedsNoProtection(t *testing.T) {
 	g := standard()
 	for _, r := range g.of(typeCluster) {
@@ -343,53 +365,73 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 			}
 			return true
 		}},
-		"a deny rule for some nodes":   {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "targetTags", []any{"x"})},
-		"an API that is unrestricted":  {"plan.perimeter-services", set(typeService, "service", "run.googleapis.com")},
-		"a door for any user":          {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{"identityType": "ANY_USER_ACCOUNT"}}})},
-		"a door to every service":      {"plan.perimeter-doors", set(typePerimeter, "status.egressPolicies", []any{obj{"egressTo": obj{"operations": []any{obj{"serviceName": "*"}}}}})},
-		"a perimeter around nothing":   {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{})},
-		"a name for a whole domain":    {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"pattern": "*.com"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
-		"a list for all ports":         {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com"}}}})},
-		"a digest that is cut":         {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.containers", []any{obj{"image": "a@sha256:0123"}})},
-		"a sidecar by tag":             {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.initContainers", []any{obj{"image": "a:1"}})},
-		"no process at all":            {"plan.pids-limit", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", -1.0)},
-		"Compute Engine's account":     {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "1-compute@developer.gserviceaccount.com")},
-		"Shielded nodes off":           {"plan.shielded-nodes", set(typeCluster, "enableShieldedNodes", false)},
-		"a cluster that only logs":     {"plan.binary-authorization", set(typeBinauthz, "clusterAdmissionRules", []any{obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "DRYRUN_AUDIT_LOG_ONLY"}})},
-		"egress to Google's VMs":       {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"34.0.0.0/8"})},
-		"egress by IPv6":               {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"2a00::/12"})},
-		"names of a peer":              {"plan.restricted-dns", setWhere(typeZone, func(r Resource) bool { return r.Name == "pkg.dev" }, "peeringConfig", obj{"targetNetwork": obj{"networkUrl": Unknown{}}})},
-		"Pods of a pool elsewhere":     {"plan.private-ranges", set(typePool, "networkConfig.podIpv4CidrBlock", "100.64.0.0/14")},
-		"a role by a binding":          {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/owner", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
-		"a role in the folder":         {"plan.least-privilege", append1("gcp:folder/iAMMember:IAMMember", obj{"role": "roles/viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
-		"a binding for everybody":      {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/monitoring.viewer", "members": []any{"allAuthenticatedUsers"}})},
-		"any Pod is the identity":      {"plan.least-privilege", set(typeAccountIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/*")},
-		"tokens for a person":          {"plan.least-privilege", set(typeAccountIAM, "role", "roles/iam.serviceAccountTokenCreator")},
-		"a door of its own":            {"plan.perimeter-doors", append1("gcp:accesscontextmanager/servicePerimeterEgressPolicy:ServicePerimeterEgressPolicy", obj{"egressFrom": obj{"identityType": "ANY_IDENTITY"}})},
-		"a level for everybody":        {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"ipSubnetworks": []any{"203.0.113.0/24"}}})},
-		"a level from everywhere":      {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}}})},
-		"a level for either":           {"plan.perimeter-doors", set(typeLevel, "basic", obj{"combiningFunction": "OR", "conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})},
-		"another policy beside it":     {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
-		"a public block beside it":     {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
-		"a template that lets out":     {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
-		"a deny rule elsewhere":        {"plan.egress-firewall", located("projects/p/global/networks/own", deniesAll)},
-		"a zone elsewhere":             {"plan.restricted-dns", located("projects/p/global/networks/own", func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
-		"other name servers":           {"plan.restricted-dns", append1(typeServerPolicy, obj{"alternativeNameServerConfig": obj{"targetNameServers": []any{obj{"ipv4Address": "8.8.8.8"}}}})},
-		"a list for other Pods":        {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
-		"a bucket for everybody":       {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
-		"a secret for everybody":       {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
-		"a deny rule for some sources": {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "sourceRanges", []any{"10.10.0.0/20"})},
-		"a perimeter around a network": {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{"//compute.googleapis.com/projects/p/global/networks/n"})},
-		"a name in capitals":           {"plan.restricted-dns", append1(typeRecord, obj{"name": "STORAGE.GoogleAPIs.com.", "type": "A", "rrdatas": []any{"203.0.113.1"}})},
-		"a forwarded zone in capitals": {"plan.restricted-dns", append1(typeZone, obj{"dnsName": "Storage.GoogleAPIs.com.", "visibility": "private", "forwardingConfig": obj{}})},
-		"a registry in small letters":  {"plan.immutable-tags", append1(typeRepository, obj{"format": "docker", "dockerConfig": obj{"immutableTags": false}})},
-		"a volume of an image by tag":  {"plan.image-digests", set(deployment, "spec.template.spec.volumes", []any{obj{"image": obj{"reference": "a:1"}}})},
-		"a name for a country":         {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": "*.co.uk"}))},
-		"a name for a host of hosts":   {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": "*.github.io"}))},
-		"a sandbox without a template": {"plan.allow-list", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "other"}})},
-		"Kubernetes' own tokens":       {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sTokensViaDns", true)},
-		"Kubernetes' own certificates": {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sCertsViaDns", true)},
-		"a sandbox is the identity":    {"plan.least-privilege", set(typeAccountIAM, "member", "serviceAccount:p.svc.id.goog[sandboxes/default]")},
+		"a deny rule for some nodes":      {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "targetTags", []any{"x"})},
+		"an API that is unrestricted":     {"plan.perimeter-services", set(typeService, "service", "workflows.googleapis.com")},
+		"a door for any user":             {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{"identityType": "ANY_USER_ACCOUNT"}}})},
+		"a door to every service":         {"plan.perimeter-doors", set(typePerimeter, "status.egressPolicies", []any{obj{"egressTo": obj{"operations": []any{obj{"serviceName": "*"}}}}})},
+		"a perimeter around nothing":      {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{})},
+		"a name for a whole domain":       {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"pattern": "*.com"}}, "ports": []any{obj{"protocol": "TCP", "port": 443.0}}}})},
+		"a list for all ports":            {"plan.allow-list", setWhere("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", isFQDNPolicy, "spec.egress", []any{obj{"matches": []any{obj{"name": "a.example.com"}}}})},
+		"a digest that is cut":            {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.containers", []any{obj{"image": "a@sha256:0123"}})},
+		"a sidecar by tag":                {"plan.image-digests", set("kubernetes:apps/v1:Deployment", "spec.template.spec.initContainers", []any{obj{"image": "a:1"}})},
+		"no process at all":               {"plan.pids-limit", setWhere(typePool, isSandboxed, "nodeConfig.kubeletConfig.podPidsLimit", -1.0)},
+		"Compute Engine's account":        {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "1-compute@developer.gserviceaccount.com")},
+		"Shielded nodes off":              {"plan.shielded-nodes", set(typeCluster, "enableShieldedNodes", false)},
+		"a cluster that only logs":        {"plan.binary-authorization", set(typeBinauthz, "clusterAdmissionRules", []any{obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "DRYRUN_AUDIT_LOG_ONLY"}})},
+		"egress to Google's VMs":          {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"34.0.0.0/8"})},
+		"egress by IPv6":                  {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"2a00::/12"})},
+		"names of a peer":                 {"plan.restricted-dns", setWhere(typeZone, func(r Resource) bool { return r.Name == "pkg.dev" }, "peeringConfig", obj{"targetNetwork": obj{"networkUrl": Unknown{}}})},
+		"Pods of a pool elsewhere":        {"plan.private-ranges", set(typePool, "networkConfig.podIpv4CidrBlock", "100.64.0.0/14")},
+		"a role by a binding":             {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/owner", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
+		"a role in the folder":            {"plan.least-privilege", append1("gcp:folder/iAMMember:IAMMember", obj{"role": "roles/viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a binding for everybody":         {"plan.least-privilege", append1("gcp:projects/iAMBinding:IAMBinding", obj{"role": "roles/monitoring.viewer", "members": []any{"allAuthenticatedUsers"}})},
+		"any Pod is the identity":         {"plan.least-privilege", set(typeAccountIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/*")},
+		"tokens for a person":             {"plan.least-privilege", set(typeAccountIAM, "role", "roles/iam.serviceAccountTokenCreator")},
+		"a door of its own":               {"plan.perimeter-doors", append1("gcp:accesscontextmanager/servicePerimeterEgressPolicy:ServicePerimeterEgressPolicy", obj{"egressFrom": obj{"identityType": "ANY_IDENTITY"}})},
+		"a level for everybody":           {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"ipSubnetworks": []any{"203.0.113.0/24"}}})},
+		"a level from everywhere":         {"plan.perimeter-doors", set(typeLevel, "basic.conditions", []any{obj{"members": []any{"user:a@example.com"}}})},
+		"a level for either":              {"plan.perimeter-doors", set(typeLevel, "basic", obj{"combiningFunction": "OR", "conditions": []any{obj{"members": []any{"user:a@example.com"}}, obj{"ipSubnetworks": []any{"203.0.113.0/24"}}}})},
+		"another policy beside it":        {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"ports": []any{obj{"port": 443.0}}}})},
+		"a public block beside it":        {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", []any{obj{"to": []any{obj{"ipBlock": obj{"cidr": "0.0.0.0/0"}}}}})},
+		"a template that lets out":        {"plan.allow-list", setWhere("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", isTemplate, "spec.networkPolicy.egress", []any{obj{}})},
+		"a deny rule elsewhere":           {"plan.egress-firewall", located("projects/p/global/networks/own", deniesAll)},
+		"a zone elsewhere":                {"plan.restricted-dns", located("projects/p/global/networks/own", func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
+		"other name servers":              {"plan.restricted-dns", append1(typeServerPolicy, obj{"alternativeNameServerConfig": obj{"targetNameServers": []any{obj{"ipv4Address": "8.8.8.8"}}}})},
+		"a list for other Pods":           {"plan.allow-list", unmanaged(obj{"matchLabels": obj{"app": "other"}})},
+		"a bucket for everybody":          {"plan.least-privilege", append1("gcp:storage/bucketIAMBinding:BucketIAMBinding", obj{"role": "roles/storage.objectViewer", "members": []any{"allUsers"}})},
+		"a secret for everybody":          {"plan.least-privilege", append1("gcp:secretmanager/secretIamMember:SecretIamMember", obj{"role": "roles/monitoring.viewer", "member": "allAuthenticatedUsers"})},
+		"a deny rule for some sources":    {"plan.egress-firewall", setWhere(typeFirewall, deniesAll, "sourceRanges", []any{"10.10.0.0/20"})},
+		"a perimeter around a network":    {"plan.perimeter-enforced", set(typePerimeter, "status.resources", []any{"//compute.googleapis.com/projects/p/global/networks/n"})},
+		"a name in capitals":              {"plan.restricted-dns", append1(typeRecord, obj{"name": "STORAGE.GoogleAPIs.com.", "type": "A", "rrdatas": []any{"203.0.113.1"}})},
+		"a forwarded zone in capitals":    {"plan.restricted-dns", append1(typeZone, obj{"dnsName": "Storage.GoogleAPIs.com.", "visibility": "private", "forwardingConfig": obj{}})},
+		"a registry in small letters":     {"plan.immutable-tags", append1(typeRepository, obj{"format": "docker", "dockerConfig": obj{"immutableTags": false}})},
+		"a volume of an image by tag":     {"plan.image-digests", set(deployment, "spec.template.spec.volumes", []any{obj{"image": obj{"reference": "a:1"}}})},
+		"a name for a country":            {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": "*.co.uk"}))},
+		"a name for a host of hosts":      {"plan.allow-list", set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": "*.github.io"}))},
+		"a sandbox without a template":    {"plan.allow-list", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "other"}})},
+		"Kubernetes' own tokens":          {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sTokensViaDns", true)},
+		"Kubernetes' own certificates":    {"plan.control-plane", set(typeCluster, "controlPlaneEndpointsConfig.dnsEndpointConfig.enableK8sCertsViaDns", true)},
+		"a sandbox is the identity":       {"plan.least-privilege", set(typeAccountIAM, "member", "serviceAccount:p.svc.id.goog[sandboxes/default]")},
+		"egress to an empty list":         {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{})},
+		"a role in the organization":      {"plan.least-privilege", append1("gcp:organizations/iAMMember:IAMMember", obj{"role": "roles/monitoring.viewer", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
+		"a key for storage":               {"plan.least-privilege", append1(typeStorageKey, obj{"serviceAccountEmail": "n@p.iam.gserviceaccount.com"})},
+		"a registry of the old kind":      {"plan.immutable-tags", append1("gcp:container/registry:Registry", obj{})},
+		"a role for the nameless":         {"plan.anonymous-access", append1("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", obj{"subjects": []any{obj{"kind": "User", "name": "system:anonymous"}}})},
+		"a sandbox on the node itself":    {"plan.gvisor-pool", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{"podTemplate": obj{"spec": obj{}}}})},
+		"a role for a sandbox's own name": {"plan.least-privilege", set(typeProjectIAM, "member", "principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/subject/ns/sandboxes/sa/default")},
+		"a role for all of a namespace":   {"plan.least-privilege", set(typeProjectIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/namespace/sandboxes")},
+		"a role for all of a cluster":     {"plan.least-privilege", set(typeProjectIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/kubernetes.cluster/https://container.googleapis.com/v1/projects/p/locations/r/clusters/c")},
+		"another runtime by the name":     {"plan.gvisor-pool", append1("kubernetes:node.k8s.io/v1:RuntimeClass", obj{"metadata": obj{"name": "gvisor"}, "handler": "runc"})},
+		"a template for another class":    {"plan.gvisor-pool", set(templateType, runtimeClass, "runc")},
+		"a sandbox in the node's network": {"plan.allow-list", append1("kubernetes:agents.x-k8s.io/v1beta1:Sandbox", obj{"metadata": obj{"namespace": "sandboxes"},
+			"spec": obj{"podTemplate": obj{"spec": obj{"hostNetwork": true}}}})},
+		"secrets left out":     {"plan.perimeter-services", leftOut("secretmanager.googleapis.com")},
+		"credentials left out": {"plan.perimeter-services", leftOut("iamcredentials.googleapis.com")},
+		"a policy for elsewhere": {"plan.allow-list", func(g *Graph) bool {
+			// The list is in another namespace than the template, whose own policy is sound.
+			return set(templateType, "metadata.namespace", "other")(g) && append1("kubernetes:networking.k8s.io/v1:NetworkPolicy",
+				obj{"metadata": obj{"namespace": "other"}, "spec": obj{"podSelector": obj{}, "egress": []any{obj{}}}})(g)
+		}},
 		"a template without a list": {"plan.allow-list", func(g *Graph) bool {
 			return set(templateType, "spec.networkPolicyManagement", "Unmanaged")(g) && set(templateType, "metadata.namespace", "other")(g)
 		}},
@@ -572,7 +614,32 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		"a list by an expression":        {"plan.allow-list", unmanaged(obj{"matchExpressions": []any{obj{"key": "app", "operator": "Exists"}}})},
 		"a role on a bucket":             {"plan.least-privilege", append1("gcp:storage/bucketIAMMember:BucketIAMMember", obj{"role": "roles/storage.admin", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})},
 		"a role on a secret":             {"plan.least-privilege", append1("gcp:secretmanager/secretIamBinding:SecretIamBinding", obj{"role": "roles/secretmanager.secretAccessor", "members": []any{"serviceAccount:n@p.iam.gserviceaccount.com"}})},
-		"a policy's rule not known yet":  {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
+		"pools within a private cluster": {"plan.private-nodes", set(typeCluster, "nodePools", []any{obj{"networkConfig": obj{"enablePrivateNodes": false}}})},
+		"access to a subnet elsewhere": {"plan.private-google-access", func(g *Graph) bool {
+			return set(typeSubnet, "name", "mine")(g) && set(typeCluster, "subnetwork", "projects/p/regions/r/subnetworks/theirs")(g)
+		}},
+		"a cluster in no subnet": {"plan.private-google-access", set(typeCluster, "subnetwork", nil)},
+		"ranges of no subnet":    {"plan.overlapping-ranges", set(typeCluster, "subnetwork", nil)},
+		"a door for a level of elsewhere": {"plan.perimeter-doors", set(typePerimeter, "status.ingressPolicies", []any{obj{"ingressFrom": obj{
+			"identities": []any{"user:a@example.com"}, "sources": []any{obj{"accessLevel": "accessPolicies/1/accessLevels/other"}}}}})},
+		"all perimeters, and its services": {"plan.perimeter-services", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"all perimeters, and its doors":    {"plan.perimeter-doors", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"all perimeters, and whether on":   {"plan.perimeter-enforced", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"all perimeters, and its network":  {"plan.perimeter-network", append1(typePerimeters, obj{"parent": "accessPolicies/1"})},
+		"images of another repository":     {"plan.binary-authorization", set(typeBinauthz, "admissionWhitelistPatterns", []any{obj{"namePattern": "docker.io/library/*"}})},
+		"images of every repository":       {"plan.binary-authorization", set(typeBinauthz, "admissionWhitelistPatterns", []any{obj{"namePattern": "r-docker.pkg.dev/p/**"}})},
+		"an account made elsewhere":        {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "ci@p.iam.gserviceaccount.com")},
+		"an account of another project":    {"plan.node-identity", set(typePool, "nodeConfig.serviceAccount", "n@other.iam.gserviceaccount.com")},
+		"a list of who may read a bucket":  {"plan.least-privilege", append1("gcp:storage/bucketACL:BucketACL", obj{"roleEntities": []any{"READER:allUsers"}})},
+		"sandboxes of a namespace to come": {"plan.least-privilege", set(templateType, "metadata.namespace", Unknown{})},
+		"whose role is not known yet":      {"plan.anonymous-access", append1("kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding", obj{"subjects": Unknown{}})},
+		"a patch of a template's runtime":  {"plan.gvisor-pool", append1(templateType+"Patch", obj{"metadata": obj{"namespace": "sandboxes"}})},
+		"objects in a folder":              {"plan.allow-list", append1("pulumi:providers:kubernetes", obj{"renderYamlToDirectory": "out"})},
+		"a list of roles":                  {"plan.anonymous-access", append1("kubernetes:rbac.authorization.k8s.io/v1:RoleBindingList", obj{"items": []any{}})},
+		"a workload pool of others":        {"plan.workload-identity", set(typeCluster, "project", "other")},
+		"a patch of a template":            {"plan.allow-list", append1(templateType+"Patch", obj{"metadata": obj{"namespace": "sandboxes"}})},
+		"name servers of the cluster":      {"plan.restricted-dns", append1("kubernetes:core/v1:ConfigMap", obj{"metadata": obj{"name": "kube-dns", "namespace": "kube-system"}, "data": obj{"stubDomains": "{}"}})},
+		"a policy's rule not known yet":    {"plan.allow-list", set("kubernetes:networking.k8s.io/v1:NetworkPolicy", "spec.egress", Unknown{})},
 	} {
 		g := standard()
 		require.True(t, c.apply(&g), name)
@@ -600,6 +667,14 @@ func TestWhatIsNotUnderstoodHoldsNothing(t *testing.T) {
 		require.True(t, set("kubernetes:networking.gke.io/v1alpha1:FQDNNetworkPolicy", "spec.egress", listOf(obj{"pattern": pattern}))(&g))
 		assert.Equal(t, verdict.Held, verdicts(g, full)["plan.allow-list"], pattern)
 	}
+	// A controller's Pods may have a role, where no sandbox is among them.
+	g = standard()
+	require.True(t, set(typeProjectIAM, "member", "principalSet://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p.svc.id.goog/namespace/system")(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.least-privilege"])
+	// Nor is every address for Google's services one for all of them.
+	g = standard()
+	require.True(t, append1(typeEndpoint, obj{"target": "vpc-sc"})(&g))
+	assert.Equal(t, verdict.Held, verdicts(g, full)["plan.restricted-dns"])
 	// What cannot hold a container says nothing of images.
 	g = standard()
 	require.True(t, append1("kubernetes:core/v1:Secret", obj{"metadata": Unknown{}, "data": Unknown{}})(&g))

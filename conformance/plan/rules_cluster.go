@@ -73,6 +73,9 @@ var clusterRules = []*Rule{
 			for _, p := range l.of(typePool) {
 				l.off(p, "networkConfig.enablePrivateNodes", false)
 			}
+			for _, c := range l.of(typeCluster) {
+				l.inlinePools(c)
+			}
 		},
 	},
 	{
@@ -93,7 +96,18 @@ var clusterRules = []*Rule{
 		ID: "plan.anonymous-access", Title: "Find ways to the API server for callers without a name",
 		About:  "Anonymous requests beyond the health checks, bindings to everybody, ABAC and client certificates each let somebody in whom IAM does not know.",
 		Claims: []string{"KG-03"}, Severity: suite.High,
-		Mutants: []Mutant{{"anonymous", "anonymous requests are let in", set(typeCluster, "anonymousAuthenticationConfig.mode", "ENABLED")}},
+		Mutants: []Mutant{
+			{"anonymous", "anonymous requests are let in", set(typeCluster, "anonymousAuthenticationConfig.mode", "ENABLED")},
+			{"role-for-everybody", "a role of the cluster is for everybody with a Google account", func(g *Graph) bool {
+				if len(g.of(typeCluster)) == 0 {
+					return false
+				}
+				g.Resources = append(g.Resources, Resource{Type: prefixRBAC + "v1:ClusterRoleBinding", Name: "mutant", Inputs: map[string]any{
+					"subjects": []any{map[string]any{"kind": "Group", "name": "system:authenticated"}},
+				}})
+				return true
+			}},
+		},
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
 				l.wants(c, "anonymousAuthenticationConfig.mode", "LIMITED")
@@ -101,6 +115,11 @@ var clusterRules = []*Rule{
 				l.wants(c, "rbacBindingConfig.enableInsecureBindingSystemUnauthenticated", false)
 				l.off(c, "enableLegacyAbac", true)
 				l.off(c, "masterAuth.clientCertificateConfig.issueClientCertificate", true)
+			}
+			for _, r := range l.Resources {
+				if strings.HasPrefix(r.Type, prefixRBAC) && strings.Contains(r.kind(), "RoleBinding") {
+					l.subjects(r)
+				}
 			}
 		},
 	},
@@ -114,6 +133,10 @@ var clusterRules = []*Rule{
 				l.suits(c, "workloadIdentityConfig.workloadPool", "is no workload pool", func(pool string) bool {
 					return strings.HasSuffix(pool, ".svc.id.goog") && len(pool) > len(".svc.id.goog")
 				})
+				pool, _ := c.text("workloadIdentityConfig.workloadPool")
+				if project, st := c.text("project"); st == known && pool != project+".svc.id.goog" {
+					l.unsure(c.String()+": workloadIdentityConfig.workloadPool", fmt.Sprintf("whose clusters vouch for Pods in %.80q is not in the graph", pool))
+				}
 			}
 		},
 	},
@@ -137,16 +160,22 @@ var clusterRules = []*Rule{
 		About:    "gVisor and the kernel come with the node's version: only a release channel brings their fixes.",
 		Claims:   []string{"AS-17"},
 		Severity: suite.Medium,
-		Mutants:  []Mutant{{"no-channel", "the cluster is on no release channel", set(typeCluster, "releaseChannel.channel", "UNSPECIFIED")}},
+		Mutants: []Mutant{
+			{"no-channel", "the cluster is on no release channel", set(typeCluster, "releaseChannel.channel", "UNSPECIFIED")},
+			{"pool-not-upgraded", "a pool stays on its version", set(typePool, "management.autoUpgrade", false)},
+		},
 		judge: func(l *look) {
 			for _, c := range l.each(typeCluster) {
 				l.oneOf(c, "releaseChannel.channel", "RAPID", "REGULAR", "STABLE", "EXTENDED")
+			}
+			for _, p := range l.of(typePool) {
+				l.off(p, "management.autoUpgrade", false)
 			}
 		},
 	},
 	{
 		ID: "plan.binary-authorization", Title: "Find a cluster that runs any image",
-		About:  "The project's policy must be enforced by the cluster, deny by default, exempt no cluster, and let in no pattern that matches everything.",
+		About:  "The project's policy must be enforced by the cluster, deny by default, exempt no cluster, and let in no images but those of a repository that the plan shows.",
 		Claims: []string{"PG-02"}, Severity: suite.High,
 		Mutants: []Mutant{
 			{"allow-any-image", "the default rule lets every image in", set(typeBinauthz, "defaultAdmissionRule.evaluationMode", "ALWAYS_ALLOW")},
@@ -214,8 +243,61 @@ func (l *look) imagePattern(x Resource) {
 		l.missing(x, "admissionWhitelistPatterns.namePattern", st)
 	case host == "" || strings.Contains(host, "*") || first == "" || strings.Contains(first, "*"):
 		l.weak(what, "%.80q lets in images of anybody", pattern)
+	case !slices.ContainsFunc(l.of(typeRepository), func(r Resource) bool { return holds(r, pattern) }):
+		l.unsure(what, fmt.Sprintf("%.120q is in no repository of the graph: who pushes there is not known", pattern))
 	default:
 		l.sound(what, "%.120s", pattern)
+	}
+}
+
+// holds tells whether a pattern is of images in the repository. What the repository does
+// not say of itself may be anything.
+func holds(repository Resource, pattern string) bool {
+	parts := strings.Split(pattern, "/")
+	if len(parts) < 4 {
+		return false
+	}
+	for i, path := range []string{"location", "project", "repositoryId"} {
+		want, st := repository.text(path)
+		if i == 0 {
+			want += "-docker.pkg.dev"
+		}
+		if st == known && parts[i] != want {
+			return false
+		}
+	}
+	return true
+}
+
+// inlinePools records pools that are declared inside of the cluster, which no rule reads.
+func (l *look) inlinePools(c Resource) {
+	if _, st := c.find("nodePools"); st != absent {
+		l.unsure(c.String()+": nodePools", "pools that are declared inside of the cluster are not understood")
+	}
+}
+
+// prefixRBAC is that of the types which bind roles within the cluster.
+const prefixRBAC = prefixKubernetes + "rbac.authorization.k8s.io/"
+
+// everybody are who needs no name, or any Google account, to be one of them.
+var everybody = []string{"system:anonymous", "system:authenticated", "system:unauthenticated"}
+
+// subjects records whether a role of the cluster is for everybody.
+func (l *look) subjects(binding Resource) {
+	all, st := binding.objects("subjects")
+	what := binding.String() + ": subjects"
+	if st == unknown || strings.HasSuffix(binding.kind(), "List") {
+		l.missing(binding, "subjects", st)
+	}
+	for _, s := range all {
+		switch name, st := s.text("name"); {
+		case st != known:
+			l.missing(binding, "subjects.name", st)
+		case slices.Contains(everybody, name):
+			l.weak(what, "%s is everybody", name)
+		default:
+			l.sound(what, "%.120s", name)
+		}
 	}
 }
 

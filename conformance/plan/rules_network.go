@@ -22,6 +22,13 @@ var restrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
 // typeResponse is a rule that answers for a name before any zone does.
 const typeResponse = "gcp:dns/responsePolicyRule:ResponsePolicyRule"
 
+// typeEndpoint may be an address within the network for a bundle of Google's services
+// (Private Service Connect), and allServices is that of all of them.
+const (
+	typeEndpoint = "gcp:compute/globalForwardingRule:GlobalForwardingRule"
+	allServices  = "all-apis"
+)
+
 // typeServerPolicy may send every question of a network to other name servers.
 const typeServerPolicy = "gcp:dns/policy:Policy"
 
@@ -47,6 +54,7 @@ var networkRules = []*Rule{
 			})
 		}}},
 		judge: func(l *look) {
+			l.subnets()
 			all := l.ranges()
 			for i, a := range all {
 				clash := ""
@@ -81,8 +89,8 @@ var networkRules = []*Rule{
 					l.weak(r.what, "%s is not in RFC 1918", r.prefix)
 				}
 			}
+			l.subnets()
 			for _, c := range l.each(typeCluster) {
-				l.ownSubnet(c, "subnetwork")
 				for _, path := range []string{"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName"} {
 					l.rangeName(c, path)
 				}
@@ -93,7 +101,6 @@ var networkRules = []*Rule{
 				}
 			}
 			for _, p := range l.of(typePool) {
-				l.ownSubnet(p, "networkConfig.subnetwork")
 				if _, st := p.find("networkConfig.podRange"); st != absent {
 					l.rangeName(p, "networkConfig.podRange")
 				}
@@ -113,6 +120,7 @@ var networkRules = []*Rule{
 		Claims: []string{"KG-12"}, Severity: suite.Medium,
 		Mutants: []Mutant{{"no-private-google-access", "Private Google Access is off", set(typeSubnet, "privateIpGoogleAccess", false)}},
 		judge: func(l *look) {
+			l.subnets()
 			for _, s := range l.each(typeSubnet) {
 				l.wants(s, "privateIpGoogleAccess", true)
 			}
@@ -125,6 +133,13 @@ var networkRules = []*Rule{
 		Mutants: []Mutant{
 			{"private-vip", "a name leads to private.googleapis.com", setWhere(typeRecord,
 				func(r Resource) bool { typ, _ := r.text("type"); return typ == "A" }, "rrdatas", []any{"199.36.153.8", "199.36.153.9", "199.36.153.10", "199.36.153.11"})},
+			{"endpoint-for-all", "an address of the network leads to every service of Google", func(g *Graph) bool {
+				if len(g.of(typeZone)) == 0 {
+					return false
+				}
+				g.Resources = append(g.Resources, Resource{Type: typeEndpoint, Name: "mutant", Inputs: map[string]any{"target": allServices}})
+				return true
+			}},
 			{"forwarded-zone", "a zone hands its names to another server", func(g *Graph) bool {
 				if len(g.of(typeZone)) == 0 {
 					return false
@@ -149,8 +164,21 @@ var networkRules = []*Rule{
 				l.forwarded(zones, domain)
 				l.records(records, domain)
 			}
+			for _, r := range l.of(typeEndpoint) {
+				// Another bundle, vpc-sc, has what the restricted addresses have.
+				if target, st := r.text("target"); st == unknown {
+					l.missing(r, "target", st)
+				} else if target == allServices {
+					l.weak(r.String()+": target", "an address of the network leads to every service of Google")
+				}
+			}
 			for _, r := range l.of(typeResponse) {
 				l.unsure(r.String(), "it answers before the zones do, and is not understood")
+			}
+			for _, r := range l.Resources {
+				if name, _ := r.text("metadata.name"); isKubernetes(r) && strings.HasPrefix(r.kind(), "ConfigMap") && name == "kube-dns" {
+					l.unsure(r.String(), "it may send names to other servers before any zone is asked, and is not understood")
+				}
 			}
 			for _, r := range l.of(typeServerPolicy) {
 				switch _, st := r.find("alternativeNameServerConfig"); st {
@@ -295,6 +323,19 @@ func (l *look) ranges() (out []addressRange) {
 // private tells whether the policies of the sandboxes block the range.
 func private(r netip.Prefix) bool {
 	return slices.ContainsFunc(privateSpace, func(p netip.Prefix) bool { return p.Contains(r.Addr()) && p.Bits() <= r.Bits() })
+}
+
+// subnets records clusters and pools whose nodes live in a subnet of another graph.
+func (l *look) subnets() {
+	for _, c := range l.of(typeCluster) {
+		if c.is("subnetwork", absent) {
+			l.missing(c, "subnetwork", absent)
+		}
+		l.ownSubnet(c, "subnetwork")
+	}
+	for _, p := range l.of(typePool) {
+		l.ownSubnet(p, "networkConfig.subnetwork")
+	}
 }
 
 // ownSubnet records that nodes live in a subnet of which the graph knows nothing:
@@ -562,7 +603,7 @@ func (l *look) wide(f Resource) {
 		return
 	}
 	// Without destinations a rule is for all of them.
-	public := toState == absent || slices.ContainsFunc(to, func(s string) bool {
+	public := len(to) == 0 || slices.ContainsFunc(to, func(s string) bool {
 		p, err := netip.ParsePrefix(s)
 		return err != nil || !private(p)
 	})

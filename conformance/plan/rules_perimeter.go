@@ -15,19 +15,39 @@ import (
 // exits are services that carry data out of a project for anybody who has an
 // account of his own: a perimeter that does not restrict them stops nothing,
 // whether or not the project itself uses them.
+// https://docs.cloud.google.com/vpc-service-controls/docs/supported-products
 var exits = []string{
+	"aiplatform.googleapis.com",
 	"artifactregistry.googleapis.com",
 	"bigquery.googleapis.com",
+	"bigquerydatatransfer.googleapis.com",
+	"bigtable.googleapis.com",
+	"cloudbuild.googleapis.com",
+	"cloudfunctions.googleapis.com",
+	"firestore.googleapis.com",
 	"logging.googleapis.com",
+	"monitoring.googleapis.com",
 	"pubsub.googleapis.com",
+	"run.googleapis.com",
+	"secretmanager.googleapis.com",
+	"spanner.googleapis.com",
 	"storage.googleapis.com",
+	"storagetransfer.googleapis.com",
+}
+
+// identities are services that hand out tokens for an identity. Outside of the
+// perimeter a token of the project can be exchanged for one by anybody who has stolen
+// it, and a Pod whose network reaches restricted services alone gets none.
+var identities = []string{
+	"iamcredentials.googleapis.com",
+	"sts.googleapis.com",
 }
 
 func noPerimeter(p Profile) string {
 	return unless(p.Perimeter, "this environment has no perimeter, and says so (KG-12 is a limit there)")
 }
 
-func hasPerimeter(g Graph) bool { return len(g.of(typePerimeter)) > 0 }
+func hasPerimeter(g Graph) bool { return len(g.of(typePerimeter))+len(g.of(typePerimeters)) > 0 }
 
 // part names the half of a perimeter that is judged for its content: what is
 // enforced, or, while nothing is, what is tried out. Whether it is enforced is
@@ -46,6 +66,18 @@ func inFirst(change func(p Resource) bool) func(*Graph) bool {
 		all := g.of(typePerimeter)
 		return len(all) > 0 && change(all[0])
 	}
+}
+
+// leftOut is a mutant's change: the first perimeter does not restrict the service.
+func leftOut(service string) func(*Graph) bool {
+	return inFirst(func(p Resource) bool {
+		path := part(p) + ".restrictedServices"
+		all, st := p.list(path)
+		if st != known {
+			return false
+		}
+		return p.put(path, slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == service }))
+	})
 }
 
 // inPart is a mutant's change in the half that is judged.
@@ -69,7 +101,7 @@ var perimeterRules = []*Rule{
 			return true
 		})}},
 		judge: func(l *look) {
-			for _, p := range l.each(typePerimeter) {
+			for _, p := range l.perimeters() {
 				_, status := p.find("status.restrictedServices")
 				_, spec := p.find("spec")
 				if status == absent && spec != absent {
@@ -94,17 +126,13 @@ var perimeterRules = []*Rule{
 	},
 	{
 		ID: "plan.perimeter-services", Title: "Find a service in use that the perimeter does not restrict",
-		About:  "Only restricted services are protected. What the project switches on must be among them, and so must the services that carry data out for everybody.",
+		About:  "Only restricted services are protected. What the project switches on must be among them, and so must the services that carry data out for everybody, and those that hand out identities.",
 		Claims: []string{"KG-12"}, Severity: suite.High,
 		skip: noPerimeter, present: hasPerimeter,
-		Mutants: []Mutant{{"storage-left-out", "Cloud Storage is not restricted", inFirst(func(p Resource) bool {
-			path := part(p) + ".restrictedServices"
-			all, st := p.list(path)
-			if st != known {
-				return false
-			}
-			return p.put(path, slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == "storage.googleapis.com" }))
-		})}},
+		Mutants: []Mutant{
+			{"storage-left-out", "Cloud Storage is not restricted", leftOut("storage.googleapis.com")},
+			{"token-service-left-out", "the service that exchanges tokens is not restricted", leftOut("sts.googleapis.com")},
+		},
 		judge: func(l *look) {
 			var used []string
 			for _, s := range l.each(typeService) {
@@ -115,9 +143,9 @@ var perimeterRules = []*Rule{
 				}
 				used = append(used, name)
 			}
-			used = append(used, exits...)
+			used = slices.Concat(used, exits, identities)
 			slices.Sort(used)
-			for _, p := range l.each(typePerimeter) {
+			for _, p := range l.perimeters() {
 				path := part(p) + ".restrictedServices"
 				restricted, st := p.texts(path)
 				if st != known {
@@ -155,7 +183,7 @@ var perimeterRules = []*Rule{
 			}},
 		},
 		judge: func(l *look) {
-			for _, p := range l.each(typePerimeter) {
+			for _, p := range l.perimeters() {
 				// A perimeter of which nothing is known has no door that is known.
 				if _, st := p.list(part(p) + ".restrictedServices"); st != known {
 					l.missing(p, part(p)+".restrictedServices", st)
@@ -183,7 +211,7 @@ var perimeterRules = []*Rule{
 				case strings.HasPrefix(r.Type, "gcp:accesscontextmanager/") && strings.HasSuffix(r.Type, "gressPolicy"):
 					// One policy of a perimeter, as a resource of its own.
 					l.door(r.String(), r.Inputs)
-				case strings.HasPrefix(r.Type, "gcp:accesscontextmanager/accessLevel"), r.Type == "gcp:accesscontextmanager/servicePerimeters:ServicePerimeters":
+				case strings.HasPrefix(r.Type, "gcp:accesscontextmanager/accessLevel"):
 					l.unsure(r.String(), "it changes what others declare, and is not understood")
 				}
 			}
@@ -196,7 +224,7 @@ var perimeterRules = []*Rule{
 		skip: noPerimeter, present: hasPerimeter,
 		Mutants: []Mutant{{"all-services", "the VPC reaches every service", inPart("vpcAccessibleServices.enableRestriction", false)}},
 		judge: func(l *look) {
-			for _, p := range l.each(typePerimeter) {
+			for _, p := range l.perimeters() {
 				l.wants(p, part(p)+".vpcAccessibleServices.enableRestriction", true)
 				path := part(p) + ".vpcAccessibleServices.allowedServices"
 				allowed, st := p.texts(path)
@@ -211,6 +239,17 @@ var perimeterRules = []*Rule{
 			}
 		},
 	},
+}
+
+// typePerimeters are all perimeters of an organization at once: any other goes.
+const typePerimeters = "gcp:accesscontextmanager/servicePerimeters:ServicePerimeters"
+
+// perimeters returns those of the graph.
+func (l *look) perimeters() []Resource {
+	for _, r := range l.of(typePerimeters) {
+		l.unsure(r.String(), "it replaces every perimeter that it does not name, and is not understood")
+	}
+	return l.each(typePerimeter)
 }
 
 // maybeProject tells whether what a perimeter is around is a project, or not known yet.
@@ -228,11 +267,33 @@ func (l *look) levels(p Resource, path string) {
 		l.missing(p, path, st)
 	}
 	for _, name := range named {
-		there := slices.ContainsFunc(l.of(typeLevel), func(r Resource) bool { got, _ := r.text("name"); return got == name })
-		if !there {
-			l.unsure(p.String()+": "+path, fmt.Sprintf("%.120q is not in the graph", name))
+		l.knownLevel(p.String()+": "+path, name)
+	}
+}
+
+func (l *look) knownLevel(what, name string) {
+	if !slices.ContainsFunc(l.of(typeLevel), func(r Resource) bool { got, _ := r.text("name"); return got == name }) {
+		l.unsure(what, fmt.Sprintf("%.120q is not in the graph", name))
+	}
+}
+
+// sources returns the access levels by which a policy lets callers in.
+func sources(v any) (out []string) {
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			out = append(out, sources(x)...)
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if name, ok := v[k].(string); ok && k == "accessLevel" {
+				out = append(out, name)
+				continue
+			}
+			out = append(out, sources(v[k])...)
 		}
 	}
+	return out
 }
 
 // The widest ranges that still are somebody's, in bits.
@@ -302,6 +363,9 @@ func (l *look) demands(r Resource, conditions []Resource) {
 
 // door records whether anything in one policy means everybody or everything.
 func (l *look) door(what string, policy any) {
+	for _, level := range sources(policy) {
+		l.knownLevel(what, level)
+	}
 	switch word, undecided := open(policy); {
 	case word != "":
 		l.weak(what, "it says %s", word)

@@ -66,9 +66,7 @@ func (l *look) pools() []Resource {
 		if on, st := c.flag(autoProvisioning); st == unknown || on {
 			l.unsure(c.String()+": "+autoProvisioning, "GKE makes pools of its own choice, and they are none of those in the graph")
 		}
-		if _, st := c.find("nodePools"); st != absent {
-			l.unsure(c.String()+": nodePools", "pools that are declared inside of the cluster are not understood")
-		}
+		l.inlinePools(c)
 	}
 	return l.each(typePool)
 }
@@ -76,7 +74,7 @@ func (l *look) pools() []Resource {
 var poolRules = []*Rule{
 	{
 		ID: "plan.gvisor-pool", Title: "Find no pool that runs gVisor",
-		About:  "On Standard a pool of its own on cos_containerd with GKE's sandbox; on Autopilot none of ours, because GKE makes them.",
+		About:  "On Standard a pool of its own on cos_containerd with GKE's sandbox; on Autopilot none of ours, because GKE makes them. A template that does not ask for gVisor gets the node's own runtime on either.",
 		Claims: []string{"AS-17", "KG-01", "PG-01"}, Severity: suite.Critical,
 		Mutants: []Mutant{
 			{"ubuntu-nodes", "the gVisor pool has another node image", setWhere(typePool, isSandboxed, "nodeConfig.imageType", "UBUNTU_CONTAINERD")},
@@ -86,6 +84,14 @@ var poolRules = []*Rule{
 				}
 				g.Resources = append(g.Resources, Resource{Type: typePool, Name: "mutant", Inputs: map[string]any{"nodeConfig": map[string]any{}}})
 				return true
+			}},
+			{"template-without-gvisor", "a template asks for no runtime", func(g *Graph) bool {
+				for _, r := range g.Resources {
+					if isTemplate(r) {
+						return r.put(runtimeClass, "")
+					}
+				}
+				return false
 			}},
 		},
 		judge: judgeGVisorPool,
@@ -266,7 +272,32 @@ var poolRules = []*Rule{
 	},
 }
 
+// runtimeClass is where a template, or a sandbox, says under which runtime it runs.
+const runtimeClass = "spec.podTemplate.spec.runtimeClassName"
+
+// gvisorClass is the name of the class that GKE makes, and of its handler.
+const gvisorClass = "gvisor"
+
+// runtimes records whether sandboxes ask for gVisor, by the name of GKE's own class.
+func (l *look) runtimes() {
+	for _, r := range l.Resources {
+		name, _ := r.text("metadata.name")
+		switch {
+		case strings.HasPrefix(r.Type, prefixKubernetes+"node.k8s.io/") && name == gvisorClass:
+			l.wants(r, "handler", gvisorClass)
+		case isSandboxPatch(r):
+			l.unsure(r.String(), "it changes a sandbox that is made elsewhere, and is not understood")
+		case !isTemplate(r) && !isSandbox(r):
+		case r.is(runtimeClass, absent):
+			l.weak(r.String()+": "+runtimeClass, "it is not set, and the default is the node's own runtime")
+		default:
+			l.wants(r, runtimeClass, gvisorClass)
+		}
+	}
+}
+
 func judgeGVisorPool(l *look) {
+	l.runtimes()
 	clusters, standard := l.each(typeCluster), 0
 	for _, c := range clusters {
 		on, st := c.flag("enableAutopilot")
@@ -371,11 +402,21 @@ func (l *look) reserved(p Resource) {
 	}
 }
 
-// account records whether the account at path is one of the project's own.
+// account records whether the account at path is one of the project's own, and whether
+// the graph makes it: what another may do is said elsewhere.
 func (l *look) account(r Resource, path string) {
-	l.suits(r, path, "is not an account made for it", func(email string) bool {
-		return strings.HasSuffix(email, ".iam.gserviceaccount.com")
-	})
+	const domain = ".iam.gserviceaccount.com"
+	l.suits(r, path, "is not an account made for it", func(email string) bool { return strings.HasSuffix(email, domain) })
+	email, _ := r.text(path)
+	id, of, _ := strings.Cut(strings.TrimSuffix(email, domain), "@")
+	if !strings.HasSuffix(email, domain) || slices.ContainsFunc(l.of(typeAccount), func(a Resource) bool {
+		made, st := a.text("accountId")
+		project, projectState := a.text("project")
+		return st == known && made == id && (projectState != known || project == of)
+	}) {
+		return
+	}
+	l.unsure(r.String()+": "+path, fmt.Sprintf("%.120q is not made in the graph, and nor are all of its roles", email))
 }
 
 // nodes checks the settings of all nodes: on Autopilot the cluster has them, at

@@ -28,6 +28,32 @@ var Roles = []string{
 	"roles/stackdriver.resourceMetadata.writer",
 }
 
+// sandboxes tells whether whoever a role is for are the Pods of a namespace with
+// sandboxes, or of a whole cluster, by any of the names that IAM has for them. Whatever
+// runs in a sandbox is its Pod's service account.
+func (l *look) sandboxes(who string) bool {
+	if !strings.Contains(who, ".svc.id.goog") {
+		return false
+	}
+	if strings.HasPrefix(who, "principalSet:") && !strings.Contains(who, "/namespace/") {
+		return true
+	}
+	for _, r := range l.Resources {
+		if !isTemplate(r) && !isSandbox(r) {
+			continue
+		}
+		namespace, st := r.text("metadata.namespace")
+		if st != known {
+			l.missing(r, "metadata.namespace", st)
+			continue
+		}
+		if strings.Contains(who, "["+namespace+"/") || strings.Contains(who, "/ns/"+namespace+"/") || strings.HasSuffix(who, "/namespace/"+namespace) {
+			return true
+		}
+	}
+	return false
+}
+
 // tokenIssuer is a Kubernetes service account, as IAM names it: of one namespace, by
 // its name.
 var tokenIssuer = regexp.MustCompile(`^serviceAccount:[a-z0-9-]+\.svc\.id\.goog\[[a-z0-9-]+/[a-z0-9-]+\]$`)
@@ -41,6 +67,14 @@ var supplyRules = []*Rule{
 		Claims: []string{"KG-09"}, Severity: suite.High,
 		Mutants: []Mutant{
 			{"editor", "an identity is an editor of the project", set(typeProjectIAM, "role", "roles/editor")},
+			{"role-for-sandboxes", "every sandbox has a role by itself", func(g *Graph) bool {
+				for _, r := range g.Resources {
+					if namespace, st := r.text("metadata.namespace"); isTemplate(r) && st == known {
+						return set(typeProjectIAM, "member", "serviceAccount:p.svc.id.goog["+namespace+"/default]")(g)
+					}
+				}
+				return false
+			}},
 			{"account-key", "somebody holds a key of an identity", func(g *Graph) bool {
 				if len(g.of(typeProjectIAM)) == 0 {
 					return false
@@ -51,25 +85,22 @@ var supplyRules = []*Rule{
 		},
 		judge: func(l *look) {
 			l.each(typeProjectIAM)
-			// Whatever runs in a sandbox is its Pod's service account.
-			ownNamespace := func(who string) bool {
-				return slices.ContainsFunc(l.Resources, func(r Resource) bool {
-					namespace, st := r.text("metadata.namespace")
-					return (isTemplate(r) || isSandbox(r)) && st == known && strings.Contains(who, "["+namespace+"/")
-				})
-			}
 			for _, r := range l.Resources {
 				of, gives := grant(r)
 				switch {
-				case r.Type == typeAccountKey:
+				case r.Type == typeAccountKey, r.Type == typeStorageKey:
 					l.weak(r.String(), "it is good until somebody takes it away")
+				case strings.HasPrefix(r.Type, "gcp:") && accessLists.MatchString(r.kind()):
+					l.unsure(r.String(), "to whom it gives access is not read")
 				case !gives:
+				case containers[of] && of != "projects":
+					l.weak(r.String(), "what it gives is not for the project alone")
 				case strings.HasSuffix(r.Type, "Policy"):
 					l.unsure(r.String(), "it grants what a document says, which is not read")
 				case of == "serviceaccount":
 					l.oneOf(r, "role", "roles/iam.workloadIdentityUser")
 					l.members(r, "is no Kubernetes service account outside of the sandboxes' namespaces",
-						func(who string) bool { return tokenIssuer.MatchString(who) && !ownNamespace(who) })
+						func(who string) bool { return tokenIssuer.MatchString(who) && !l.sandboxes(who) })
 				default:
 					role, st := r.text("role")
 					if st == known && !containers[of] && !slices.Contains(Roles, role) {
@@ -78,7 +109,9 @@ var supplyRules = []*Rule{
 					} else {
 						l.oneOf(r, "role", Roles...)
 					}
-					l.members(r, "is everybody", func(who string) bool { return who != "allUsers" && who != "allAuthenticatedUsers" })
+					l.members(r, "is everybody, or every sandbox", func(who string) bool {
+						return who != "allUsers" && who != "allAuthenticatedUsers" && !l.sandboxes(who)
+					})
 				}
 			}
 		},
@@ -89,6 +122,9 @@ var supplyRules = []*Rule{
 		Claims: []string{"PG-02"}, Severity: suite.Medium,
 		Mutants: []Mutant{{"mutable-tags", "tags can move", set(typeRepository, "dockerConfig.immutableTags", false)}},
 		judge: func(l *look) {
+			for _, r := range l.of("gcp:container/registry:Registry") {
+				l.weak(r.String(), "in a registry of this kind tags can move")
+			}
 			for _, r := range l.each(typeRepository) {
 				// Google takes either spelling.
 				if format, st := r.text("format"); st == known && !strings.EqualFold(format, "DOCKER") {
@@ -153,7 +189,7 @@ var supplyRules = []*Rule{
 	},
 	{
 		ID: "plan.allow-list", Title: "Find an allow-list of host names that allows too much",
-		About:  "In a GKE FQDNNetworkPolicy a rule without ports is for all of them, and a lone * is for every name. Policies add up: another one that lets out more makes the list say nothing.",
+		About:  "In a GKE FQDNNetworkPolicy a rule without ports is for all of them, and a lone * is for every name. Policies add up: another one that lets out more makes the list say nothing. For a Pod in its node's network there are none.",
 		Claims: []string{"KG-05"}, Severity: suite.High,
 		skip: func(p Profile) string {
 			return unless(p.AllowList && p.Workloads, "this plan installs no allow-list")
@@ -181,6 +217,14 @@ var supplyRules = []*Rule{
 				}
 				return listed && bare
 			}},
+			{"node-network", "the sandboxes are in their node's network", func(g *Graph) bool {
+				for _, r := range g.Resources {
+					if isTemplate(r) {
+						return r.put(hostNetwork, true)
+					}
+				}
+				return false
+			}},
 			{"default-policy-beside-list", "the sandboxes have the controller's own policy beside the list", func(g *Graph) bool {
 				for _, r := range g.Resources {
 					spec, ok := r.Inputs["spec"].(map[string]any)
@@ -193,26 +237,37 @@ var supplyRules = []*Rule{
 			}},
 		},
 		judge: func(l *look) {
-			listed := map[string]bool{}
+			// namespaces are those with sandboxes, or with a list.
+			namespaces, listed := map[string]bool{}, false
 			for _, r := range l.Resources {
-				if isFQDNPolicy(r) {
-					namespace, st := r.text("metadata.namespace")
-					if st != known {
-						l.missing(r, "metadata.namespace", st)
-					}
-					listed[namespace] = true
+				switch {
+				case isTemplate(r), isSandbox(r):
+					l.off(r, hostNetwork, true)
+				case isFQDNPolicy(r):
+					listed = true
 					l.allowList(r)
+				default:
+					continue
 				}
+				namespace, st := r.text("metadata.namespace")
+				if st != known {
+					l.missing(r, "metadata.namespace", st)
+				}
+				namespaces[namespace] = true
 			}
-			if len(listed) == 0 {
+			if !listed {
 				l.unsure("FQDNNetworkPolicy", "there is none in the graph")
 			}
 			for _, r := range l.Resources {
 				switch {
 				case isTemplate(r), isNetworkPolicy(r):
-					l.beside(r, listed)
+					l.beside(r, namespaces, listed)
 				case isSandbox(r):
 					l.bare(r, listed)
+				case r.Type == "pulumi:providers:kubernetes" && !r.is("renderYamlToDirectory", absent):
+					l.unsure(r.String(), "it writes objects to a folder, and whether the cluster has them is not known")
+				case isSandboxPatch(r):
+					l.unsure(r.String(), "it changes a sandbox that is made elsewhere, and is not understood")
 				case isOtherPolicy(r):
 					l.unsure(r.String(), "it adds to what the others let out, or goes before them, and is not understood")
 				case isBundle(r):
@@ -222,6 +277,9 @@ var supplyRules = []*Rule{
 		},
 	},
 }
+
+// hostNetwork is where a template, or a sandbox, says that it is in its node's network.
+const hostNetwork = "spec.podTemplate.spec.hostNetwork"
 
 func isKubernetes(r Resource) bool { return strings.HasPrefix(r.Type, prefixKubernetes) }
 
@@ -249,6 +307,12 @@ func isSandbox(r Resource) bool {
 	return strings.HasPrefix(r.Type, "kubernetes:agents.x-k8s.io/") && strings.HasSuffix(r.Type, ":Sandbox")
 }
 
+// isSandboxPatch tells whether the resource changes a sandbox, or what sandboxes are
+// made from, that somebody else has made.
+func isSandboxPatch(r Resource) bool {
+	return isKubernetes(r) && strings.Contains(r.kind(), "Sandbox") && strings.HasSuffix(r.kind(), "Patch")
+}
+
 // isBundle tells whether the resource stands for objects that are not in the graph.
 func isBundle(r Resource) bool {
 	for _, group := range []string{"helm.sh/", "yaml", "kustomize"} {
@@ -265,6 +329,9 @@ var containers = map[string]bool{"projects": true, "folder": true, "organization
 // grants are the names of resources that give roles: IAMMember on a project,
 // BucketIAMBinding, SecretIamPolicy and so on.
 var grants = regexp.MustCompile(`(?i)iam(member|binding|policy)$`)
+
+// accessLists are the names of resources that let somebody in by older means than roles.
+var accessLists = regexp.MustCompile(`(?i)(acl|accesscontrol|datasetaccess)$`)
 
 // grant tells whether the resource gives roles, and on what kind of thing: a project,
 // a folder, an organization, an account, or a single resource of some service.
@@ -351,9 +418,10 @@ func images(v any) (out []imageRef, whole bool) {
 }
 
 // beside records what a network policy, or a template, lets out beside the
-// allow-lists: a list is worth nothing where something else allows more. listed are
-// the namespaces that have an allow-list.
-func (l *look) beside(r Resource, listed map[string]bool) {
+// allow-lists: a list is worth nothing where something else allows more. Of the policies
+// only those in namespaces with sandboxes, or with a list, count; listed tells whether
+// there is a list at all.
+func (l *look) beside(r Resource, namespaces map[string]bool, listed bool) {
 	namespace, st := r.text("metadata.namespace")
 	if st != known {
 		l.missing(r, "metadata.namespace", st)
@@ -378,7 +446,7 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 			l.weak(r.String()+": spec.networkPolicy", "there is none, so that the controller's own lets it out to every public address")
 			return
 		}
-	} else if !listed[namespace] {
+	} else if !namespaces[namespace] {
 		return
 	}
 	rules, st := r.objects(path)
@@ -396,13 +464,13 @@ func (l *look) beside(r Resource, listed map[string]bool) {
 
 // bare records whether a policy of the namespace is for the Pods of a template, or a
 // sandbox, that brings none: one is enough to deny what no other allows.
-func (l *look) bare(template Resource, listed map[string]bool) {
+func (l *look) bare(template Resource, listed bool) {
 	namespace, st := template.text("metadata.namespace")
 	switch {
 	case st != known:
 		l.missing(template, "metadata.namespace", st)
 		return
-	case len(listed) == 0:
+	case !listed:
 		l.unsure(template.String(), "it brings no policy, and there is no list in the graph")
 		return
 	}

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -41,6 +42,7 @@ func standard() Graph {
 	add(typeNetwork, "network", obj{})
 	add(typeCluster, "cluster", obj{
 		"network":          Unknown{},
+		"subnetwork":       Unknown{},
 		"datapathProvider": "ADVANCED_DATAPATH", "enableFqdnNetworkPolicy": true, "enableShieldedNodes": true, "deletionProtection": true,
 		"privateClusterConfig":          obj{"enablePrivateNodes": true},
 		"controlPlaneEndpointsConfig":   obj{"ipEndpointsConfig": obj{"enabled": false}},
@@ -71,14 +73,15 @@ func standard() Graph {
 	}
 	add(typeService, "container", obj{"service": "container.googleapis.com"})
 	add(typeProjectIAM, "node", obj{"role": "roles/container.defaultNodeServiceAccount", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})
+	add(typeAccount, "node", obj{"accountId": "n", "project": "p"})
 	add(typeAccountIAM, "sandbox", obj{"role": "roles/iam.workloadIdentityUser", "member": "serviceAccount:p.svc.id.goog[ns/issuer]"})
-	add(typeRepository, "images", obj{"format": "DOCKER", "dockerConfig": obj{"immutableTags": true}})
+	add(typeRepository, "images", obj{"location": "r", "project": "p", "repositoryId": "images", "format": "DOCKER", "dockerConfig": obj{"immutableTags": true}})
 	add(typeBinauthz, "images", obj{
 		"defaultAdmissionRule":       obj{"evaluationMode": "ALWAYS_DENY", "enforcementMode": "ENFORCED_BLOCK_AND_AUDIT_LOG"},
 		"admissionWhitelistPatterns": []any{obj{"namePattern": "r-docker.pkg.dev/p/images/**"}},
 	})
 	restricted := []any{"container.googleapis.com"}
-	for _, s := range exits {
+	for _, s := range slices.Concat(exits, identities) {
 		restricted = append(restricted, s)
 	}
 	add(typePerimeter, "perimeter", obj{"useExplicitDryRunSpec": false, "status": obj{
@@ -99,7 +102,7 @@ func standard() Graph {
 	}}}})
 	add("kubernetes:extensions.agents.x-k8s.io/v1beta1:SandboxTemplate", "template", obj{"metadata": obj{"namespace": "sandboxes"}, "spec": obj{
 		"networkPolicyManagement": "Managed", "networkPolicy": obj{"egress": []any{}},
-		"podTemplate": obj{"metadata": obj{"labels": obj{"app": "sandbox"}}, "spec": obj{"containers": []any{obj{"name": "app", "image": image}}}},
+		"podTemplate": obj{"metadata": obj{"labels": obj{"app": "sandbox"}}, "spec": obj{"runtimeClassName": "gvisor", "containers": []any{obj{"name": "app", "image": image}}}},
 	}})
 	add("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "images", obj{"role": "roles/artifactregistry.reader", "member": "serviceAccount:n@p.iam.gserviceaccount.com"})
 	return g

@@ -13,14 +13,32 @@ import (
 	"github.com/stockade-dev/stockade/infra/component"
 )
 
-// exits are services that carry data out of a project for anybody who has an
-// account of his own, whether or not the project itself uses them.
-var exits = []string{
+// guarded are restricted whether or not the project itself uses them. Most carry data
+// out of a project for anybody who has an account of his own, and the last two hand out
+// identities. Being restricted also keeps them within reach: the network reaches no
+// other service of Google (see [NewPerimeter]), and without those two Workload Identity
+// has no token for any Pod.
+// https://docs.cloud.google.com/vpc-service-controls/docs/supported-products
+var guarded = []string{
+	"aiplatform.googleapis.com",
 	"artifactregistry.googleapis.com",
 	"bigquery.googleapis.com",
+	"bigquerydatatransfer.googleapis.com",
+	"bigtable.googleapis.com",
+	"cloudbuild.googleapis.com",
+	"cloudfunctions.googleapis.com",
+	"firestore.googleapis.com",
 	"logging.googleapis.com",
+	"monitoring.googleapis.com",
 	"pubsub.googleapis.com",
+	"run.googleapis.com",
+	"secretmanager.googleapis.com",
+	"spanner.googleapis.com",
 	"storage.googleapis.com",
+	"storagetransfer.googleapis.com",
+
+	"iamcredentials.googleapis.com",
+	"sts.googleapis.com",
 }
 
 // PerimeterArgs say what VPC Service Controls guard, and who may come in.
@@ -32,7 +50,7 @@ type PerimeterArgs struct {
 	// ProjectNumber is the number, not the id, of the project inside.
 	ProjectNumber string
 	// Services are those that the project uses. They are restricted, and so are
-	// those that carry data out for everybody.
+	// those that carry data out for everybody, and those that hand out identities.
 	Services []string
 	// Operators are who may call from outside, as user:… or serviceAccount:…, and
 	// Ranges where from: both must fit. Without them, an enforced perimeter would
@@ -81,7 +99,7 @@ func NewPerimeter(ctx *pulumi.Context, name string, args PerimeterArgs, opts ...
 		return nil, fmt.Errorf("declaring the operators' access level: %w", err)
 	}
 
-	restricted := slices.Concat(args.Services, exits)
+	restricted := slices.Concat(args.Services, guarded)
 	slices.Sort(restricted)
 	var (
 		resources = pulumi.ToStringArray([]string{"projects/" + args.ProjectNumber})

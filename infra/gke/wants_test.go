@@ -96,10 +96,11 @@ var standardWants = []want{
 	{tCluster, "x", obj{"nodePoolDefaults": obj{"nodeConfigDefaults": obj{"insecureKubeletReadonlyPortEnabled": "FALSE"}}}, "nor on a pool that somebody adds"},
 	{tCluster, "x", obj{"removeDefaultNodePool": true}, "its node would not be like ours"},
 	{tCluster, "x", obj{"nodeConfig": obj{
+		"diskType": "pd-standard", "diskSizeGb": 50.0, // the quota of a new project
 		"serviceAccount": node, "oauthScopes": texts("https://www.googleapis.com/auth/cloud-platform"),
 		"workloadMetadataConfig": obj{"mode": "GKE_METADATA"},
 		"shieldedInstanceConfig": obj{"enableSecureBoot": true, "enableIntegrityMonitoring": true},
-	}}, "the first node lives for minutes, and is no weaker"},
+	}}, "the first nodes live for minutes, and are no weaker"},
 	{tCluster, "x", obj{"databaseEncryption": obj{"state": "ENCRYPTED", "keyName": "projects/p/locations/l/keyRings/r/cryptoKeys/k"}}, "a key of ours for Secrets"},
 	{tCluster, "x", obj{"enableAutopilot": absent{}}, "the provider refuses even false beside some settings"},
 }
@@ -137,6 +138,7 @@ var sandboxPoolWants = []want{
 	{tPool, "x-sandbox", obj{"autoscaling.totalMaxNodeCount": 5.0}, "what a flood of claims costs is bounded"},
 	{tPool, "x-sandbox", obj{"autoscaling.totalMinNodeCount": 0.0, "initialNodeCount": 0.0}, "none runs for nobody"},
 	{tPool, "x-system", obj{"autoscaling.totalMaxNodeCount": 3.0, "autoscaling.totalMinNodeCount": 1.0}, "the controller has a place"},
+	{tPool, "x-system", obj{"initialNodeCount": 0.0, "autoscaling.minNodeCount": absent{}, "autoscaling.maxNodeCount": absent{}}, "what counts for each zone would be three times as many"},
 }
 
 var nodeIdentityWants = []want{
@@ -171,8 +173,11 @@ func perimeterWants(part string) []want {
 		{tPerimeter, "x", obj{"parent": "accessPolicies/123", "perimeterType": "PERIMETER_TYPE_REGULAR", "name": "accessPolicies/123/servicePerimeters/x_y", "title": "x-y"}, "a perimeter of its own"},
 		{tPerimeter, "x", obj{part + ".resources": texts("projects/456")}, "our project is inside"},
 		{tPerimeter, "x", obj{part + ".restrictedServices": texts(
-			"artifactregistry.googleapis.com", "bigquery.googleapis.com", "container.googleapis.com",
-			"logging.googleapis.com", "pubsub.googleapis.com", "storage.googleapis.com",
+			"aiplatform.googleapis.com", "artifactregistry.googleapis.com", "bigquery.googleapis.com", "bigquerydatatransfer.googleapis.com",
+			"bigtable.googleapis.com", "cloudbuild.googleapis.com", "cloudfunctions.googleapis.com",
+			"container.googleapis.com", "firestore.googleapis.com", "iamcredentials.googleapis.com", "logging.googleapis.com",
+			"monitoring.googleapis.com", "pubsub.googleapis.com", "run.googleapis.com", "secretmanager.googleapis.com",
+			"spanner.googleapis.com", "storage.googleapis.com", "storagetransfer.googleapis.com", "sts.googleapis.com",
 		)}, "what is used, and what carries data out for everybody"},
 		{tPerimeter, "x", obj{part + ".vpcAccessibleServices": obj{"enableRestriction": true, "allowedServices": texts("RESTRICTED-SERVICES")}}, "the network reaches nothing that is not guarded"},
 		{tPerimeter, "x", obj{part + ".accessLevels": texts("accessPolicies/123/accessLevels/x_y_operators")}, "the operators are not shut out"},

@@ -74,6 +74,10 @@ func computeCluster(c *Cloud, r *record) values {
 		out["enableShieldedNodes"] = true
 		out["workloadIdentityConfig"] = values{"workloadPool": c.project(r.Inputs) + ".svc.id.goog"}
 	}
+	if text(r.Inputs, "ipAllocationPolicy.servicesSecondaryRangeName") == "" && text(r.Inputs, "ipAllocationPolicy.servicesIpv4CidrBlock") == "" {
+		// GKE's own choice, which is no private range.
+		out["servicesIpv4Cidr"] = "34.118.224.0/20"
+	}
 	if subnet := c.get(typeSubnet, c.subnet(text(r.Inputs, "subnetwork"), r.Inputs)); subnet != nil {
 		for property, path := range map[string]string{"clusterIpv4Cidr": "clusterSecondaryRangeName", "servicesIpv4Cidr": "servicesSecondaryRangeName"} {
 			for _, s := range objects(subnet.Inputs, "secondaryIpRanges") {

@@ -364,6 +364,8 @@ func acceptCluster(c *Cloud, id string, v values) error {
 		return refuse("FQDN network policy requires Dataplane V2")
 	case flag(v, "enableCiliumClusterwideNetworkPolicy") && !advanced && !autopilot:
 		return refuse("Cilium clusterwide network policy requires Dataplane V2")
+	case flag(v, "enableFqdnNetworkPolicy") && text(v, "inTransitEncryptionConfig") == transparentEncryption:
+		return refuse("FQDN network policy is not compatible with inter-node transparent encryption")
 	case has(v, "nodeConfig.sandboxConfig"):
 		return refuse("GKE Sandbox cannot be enabled on the default node pool")
 	case !autopilot && number(v, "initialNodeCount") < 1 && len(list(v, "nodePools")) == 0:
@@ -373,6 +375,9 @@ func acceptCluster(c *Cloud, id string, v values) error {
 	case text(v, "binaryAuthorization.evaluationMode") == "PROJECT_SINGLETON_POLICY_ENFORCE" && !c.state.Services[apiBinauthz]:
 		return c.off(apiBinauthz)
 	}
+	if err := acceptReserved(v); err != nil {
+		return err
+	}
 	if err := c.acceptAccount(text(v, "clusterAutoscaling.autoProvisioningDefaults.serviceAccount")); err != nil {
 		return err
 	}
@@ -381,6 +386,8 @@ func acceptCluster(c *Cloud, id string, v values) error {
 	}
 	return acceptWindow(v)
 }
+
+const transparentEncryption = "IN_TRANSIT_ENCRYPTION_INTER_NODE_TRANSPARENT"
 
 // acceptMasterRange refuses a range of the control plane that is not of 16
 // addresses, or that somebody else in the network has.
@@ -452,6 +459,9 @@ func acceptPool(c *Cloud, id string, v values) error {
 	if flag(cluster.Inputs, "enableAutopilot") {
 		return refuse("Autopilot clusters do not support node pools")
 	}
+	if err := acceptReserved(v); err != nil {
+		return err
+	}
 	if sandboxed(v) {
 		if err := c.acceptSandbox(cluster, id, v); err != nil {
 			return err
@@ -479,8 +489,8 @@ func channel(v values) bool {
 	return ch != "" && ch != "UNSPECIFIED"
 }
 
-// acceptSandbox is what GKE asks of a pool with gVisor.
-func (c *Cloud) acceptSandbox(cluster *record, id string, v values) error {
+// acceptReserved refuses what GKE keeps for itself on nodes of any kind.
+func acceptReserved(v values) error {
 	_, label := raw(v, "nodeConfig.labels").(map[string]any)
 	if label && raw(v, "nodeConfig.labels").(map[string]any)[reservedKey] != nil {
 		return refuse("Label key %s is reserved for GKE Sandbox and must not be set", reservedKey)
@@ -490,6 +500,11 @@ func (c *Cloud) acceptSandbox(cluster *record, id string, v values) error {
 			return refuse("Taint key %s is reserved for GKE Sandbox and must not be set", reservedKey)
 		}
 	}
+	return nil
+}
+
+// acceptSandbox is what GKE asks of a pool with gVisor.
+func (c *Cloud) acceptSandbox(cluster *record, id string, v values) error {
 	if image := text(v, "nodeConfig.imageType"); !strings.EqualFold(image, "COS_CONTAINERD") {
 		return refuse("GKE Sandbox requires the node image COS_CONTAINERD, not %q", image)
 	}
@@ -554,6 +569,11 @@ func acceptPerimeter(c *Cloud, id string, v values) error {
 			if !strings.HasSuffix(s, ".googleapis.com") || s == "accesscontextmanager.googleapis.com" {
 				return refuse("'%s' cannot be restricted", s)
 			}
+		}
+		// Of what the network reaches, only what it is told to.
+		const reachable = ".vpcAccessibleServices"
+		if !flag(v, part+reachable+".enableRestriction") && len(list(v, part+reachable+".allowedServices")) > 0 {
+			return refuse("Allowed services take enableRestriction")
 		}
 		for _, level := range texts(v, part+".accessLevels") {
 			if err := c.needs(typeLevel, level); err != nil {

@@ -276,6 +276,8 @@ func TestGoogleRefusesWhatCannotBe(t *testing.T) {
 		"Calico beside Dataplane V2":       {typeCluster, with(clusterInputs, values{"name": "other", "networkPolicy/enabled": true}), "Dataplane V2"},
 		"FQDN policies without it":         {typeCluster, with(clusterInputs, values{"name": "other", "datapathProvider": nil, "enableFqdnNetworkPolicy": true}), "requires Dataplane V2"},
 		"cluster policies without it":      {typeCluster, with(clusterInputs, values{"name": "other", "datapathProvider": nil, "enableCiliumClusterwideNetworkPolicy": true}), "requires Dataplane V2"},
+		"FQDN policies beside encryption":  {typeCluster, with(clusterInputs, values{"name": "other", "enableFqdnNetworkPolicy": true, "inTransitEncryptionConfig": transparentEncryption}), "not compatible"},
+		"the reserved taint at birth":      {typeCluster, with(clusterInputs, values{"name": "other", "nodeConfig/taints": reserved}), "reserved"},
 		"gVisor on the default pool":       {typeCluster, with(clusterInputs, values{"name": "other", "nodeConfig/sandboxConfig": values{"sandboxType": "gvisor"}}), "default node pool"},
 		"a cluster without a first node":   {typeCluster, with(clusterInputs, values{"name": "other", "initialNodeCount": nil}), "initial_node_count"},
 		"somebody else's workload pool":    {typeCluster, with(clusterInputs, values{"name": "other", "workloadIdentityConfig/workloadPool": "theirs.svc.id.goog"}), "not that of the project"},
@@ -291,6 +293,8 @@ func TestGoogleRefusesWhatCannotBe(t *testing.T) {
 
 		"the reserved taint":                 {typePool, with(gvisor, values{"name": "other", "nodeConfig/taints": reserved}), "reserved"},
 		"the reserved label":                 {typePool, with(gvisor, values{"name": "other", "nodeConfig/labels": values{reservedKey: "gvisor"}}), "reserved"},
+		"the reserved taint without gVisor":  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/taints": reserved}), "reserved"},
+		"the reserved label without gVisor":  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/labels": values{reservedKey: "gvisor"}}), "reserved"},
 		"gVisor on Ubuntu":                   {typePool, with(gvisor, values{"name": "other", "nodeConfig/imageType": "UBUNTU_CONTAINERD"}), "COS_CONTAINERD"},
 		"a pool of no cluster":               {typePool, with(poolInputs, values{"name": "other", "cluster": "lost"}), "404"},
 		"too few processes":                  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/kubeletConfig/podPidsLimit": 100.0}), "podPidsLimit"},
@@ -330,10 +334,12 @@ func TestGoogleRefusesWhatCannotBe(t *testing.T) {
 		"a project by its id":                {typePerimeter, with(perimeter, values{"name": "accessPolicies/1/servicePerimeters/other", "status/resources": []any{"projects/example-project"}}), "by its number"},
 		"a project in two perimeters":        {typePerimeter, with(perimeter, values{"name": "accessPolicies/1/servicePerimeters/other"}), "already"},
 		"a service that is not restrictable": {typePerimeter, with(perimeter, values{"name": "accessPolicies/1/servicePerimeters/other", "status/resources": []any{"projects/2"}, "status/restrictedServices": []any{"accesscontextmanager.googleapis.com"}}), "cannot be restricted"},
-		"a level that is not there":          {typePerimeter, with(perimeter, values{"name": "accessPolicies/1/servicePerimeters/other", "status/resources": []any{"projects/2"}, "status/accessLevels": []any{"accessPolicies/1/accessLevels/lost"}}), "404"},
-		"a perimeter of another policy":      {typePerimeter, with(perimeter, values{"parent": "accessPolicies/2", "name": "accessPolicies/1/servicePerimeters/other"}), "not within"},
-		"a level for private addresses":      {typeLevel, with(level, values{"name": "accessPolicies/1/accessLevels/other", "basic/conditions": []any{values{"ipSubnetworks": []any{"10.0.0.0/8"}}}}), "public range"},
-		"a level for a group":                {typeLevel, with(level, values{"name": "accessPolicies/1/accessLevels/other", "basic/conditions": []any{values{"members": []any{"group:a@example.com"}}}}), "neither"},
+		"services that are allowed for nothing": {typePerimeter, with(perimeter, values{"name": "accessPolicies/1/servicePerimeters/other", "status/resources": []any{"projects/2"},
+			"status/vpcAccessibleServices": values{"enableRestriction": false, "allowedServices": []any{"RESTRICTED-SERVICES"}}}), "enableRestriction"},
+		"a level that is not there":     {typePerimeter, with(perimeter, values{"name": "accessPolicies/1/servicePerimeters/other", "status/resources": []any{"projects/2"}, "status/accessLevels": []any{"accessPolicies/1/accessLevels/lost"}}), "404"},
+		"a perimeter of another policy": {typePerimeter, with(perimeter, values{"parent": "accessPolicies/2", "name": "accessPolicies/1/servicePerimeters/other"}), "not within"},
+		"a level for private addresses": {typeLevel, with(level, values{"name": "accessPolicies/1/accessLevels/other", "basic/conditions": []any{values{"ipSubnetworks": []any{"10.0.0.0/8"}}}}), "public range"},
+		"a level for a group":           {typeLevel, with(level, values{"name": "accessPolicies/1/accessLevels/other", "basic/conditions": []any{values{"members": []any{"group:a@example.com"}}}}), "neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, _ := world(t)
@@ -416,6 +422,8 @@ func TestAProtectedClusterIsNotDeleted(t *testing.T) {
 
 func TestGoogleComputesWhatItComputes(t *testing.T) {
 	e, _ := world(t)
+	_, plain := e.make(typeCluster, "x", with(clusterInputs, values{"name": "plain", "ipAllocationPolicy": nil}))
+	assert.Equal(t, "34.118.224.0/20", plain["servicesIpv4Cidr"])
 	_, pool := e.make(typePool, "x", with(gvisor, values{"name": "more", "nodeConfig/labels": values{"mine": "yes"}, "nodeConfig/taints": []any{values{"key": "mine", "value": "yes", "effect": "NO_EXECUTE"}}}))
 	assert.Equal(t, values{"mine": "yes", reservedKey: "gvisor"}, find(pool, "nodeConfig.labels"))
 	assert.Equal(t, []any{
