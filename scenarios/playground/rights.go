@@ -83,7 +83,7 @@ func readAccounts(ctx context.Context, env *suite.APIEnv, namespace string) verd
 func judgeAccounts(name, namespace, account string, pods []object) verdict.Step {
 	ready := 0
 	for _, p := range pods {
-		if ended(p) {
+		if manifest.Ended(p) {
 			continue
 		}
 		if as := fmt.Sprintf("%s/%v", namespace, manifest.Map(p, "spec")["serviceAccountName"]); as != account {

@@ -52,15 +52,62 @@ func Namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step
 	return all, nil
 }
 
-// RightsTooMany asks the API server which rights somebody has in a namespace, and
-// compares them with what every account has and with those allowed, which are
-// written as "verb group/resource".
-func RightsTooMany(ctx context.Context, env *suite.APIEnv, name string, as suite.Identity, namespace string, allowed []string) verdict.Step {
-	answer, err := env.Do(ctx, as, suite.Request{
+// rightsOf asks the API server for somebody's list of rights in a namespace.
+func rightsOf(ctx context.Context, env *suite.APIEnv, as suite.Identity, namespace string) (suite.Answer, error) {
+	return env.Do(ctx, as, suite.Request{
 		Verb: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
 		Body: object{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": object{"namespace": namespace}},
 	})
+}
+
+// RightsTooMany compares somebody's rights in a namespace with what every account
+// has and with those allowed, which are written as "verb group/resource".
+func RightsTooMany(ctx context.Context, env *suite.APIEnv, name string, as suite.Identity, namespace string, allowed []string) verdict.Step {
+	answer, err := rightsOf(ctx, env, as, namespace)
 	return judgeRights(name, slices.Concat(everybody, allowed), answer, err)
+}
+
+// RightsEnough looks, in the same list, for all of the rights that somebody needs: a
+// list that has them would have others too.
+func RightsEnough(ctx context.Context, env *suite.APIEnv, name string, as suite.Identity, namespace string, needed []string) verdict.Step {
+	answer, err := rightsOf(ctx, env, as, namespace)
+	return judgeNeeds(name, needed, answer, err)
+}
+
+// judgeNeeds is a pure function.
+func judgeNeeds(name string, needed []string, a suite.Answer, err error) verdict.Step {
+	if err != nil {
+		return verdict.Step{Name: name, Class: verdict.TransportError, Detail: err.Error()}
+	}
+	var has []string
+	for _, r := range objects(manifest.Map(a.Object, "status"), "resourceRules") {
+		if _, some := r["resourceNames"]; !some {
+			has = append(has, expand(r)...)
+		}
+	}
+	for _, right := range needed {
+		if !slices.ContainsFunc(has, func(h string) bool { return covers(h, right) }) {
+			return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("%d: %d rights, and not: %s", a.Code, len(has), right)}
+		}
+	}
+	return verdict.Step{Name: name, OK: true, Detail: strings.Join(needed, ", ")}
+}
+
+// covers tells whether a right is the one that is wanted, or one to everything of
+// its kind.
+func covers(right, want string) bool {
+	split := func(s string) [3]string {
+		verb, rest, _ := strings.Cut(s, " ")
+		group, resource, _ := strings.Cut(rest, "/")
+		return [3]string{verb, group, resource}
+	}
+	has, all := split(right), split(want)
+	for i := range has {
+		if has[i] != "*" && has[i] != all[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // judgeRights is a pure function. A list that does not say of itself that it is

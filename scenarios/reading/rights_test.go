@@ -98,6 +98,32 @@ func TestRightsAreComparedWithAllThatSomebodyMayHave(t *testing.T) {
 	}
 }
 
+func TestWhatSomebodyNeedsIsFoundInTheSameList(t *testing.T) {
+	needed := []string{"create /pods", "get apps/deployments"}
+	pods, apps := right("", "pods", "create get"), right("apps", "deployments", "get")
+	for name, c := range map[string]struct {
+		answer suite.Answer
+		err    error
+		ok     bool
+		want   verdict.Class
+	}{
+		"both":              {review(pods, apps), nil, true, ""},
+		"one":               {review(pods), nil, false, verdict.Absent},
+		"another group":     {review(pods, right("extensions", "deployments", "get")), nil, false, verdict.Absent},
+		"another verb":      {review(pods, right("apps", "deployments", "list")), nil, false, verdict.Absent},
+		"a part of one":     {review(pods, right("apps", "deployments/scale", "get")), nil, false, verdict.Absent},
+		"all verbs":         {review(pods, right("apps", "deployments", "*")), nil, true, ""},
+		"everything":        {review(right("*", "*", "*")), nil, true, ""},
+		"some by name":      {review(pods, object{"apiGroups": []any{"apps"}, "resources": []any{"deployments"}, "verbs": []any{"get"}, "resourceNames": []any{"a"}}), nil, false, verdict.Absent},
+		"a refusal":         {suite.Answer{Code: 403}, nil, false, verdict.Absent},
+		"a lost connection": {suite.Answer{}, errors.New("reset"), false, verdict.TransportError},
+	} {
+		step := judgeNeeds("x", needed, c.answer, c.err)
+		assert.Equal(t, c.ok, step.OK, "%s: %s", name, step.Detail)
+		assert.Equal(t, c.want, step.Class, "%s: %s", name, step.Detail)
+	}
+}
+
 func TestWhereNobodyCanBeAskedAsNothingIsConcluded(t *testing.T) {
 	steps := Try(t.Context(), &suite.APIEnv{}, suite.Service, []Attempt{{Name: "list the nodes"}})
 	assert.Equal(t, []verdict.Step{{Name: "list the nodes", Class: verdict.ToolMissing, Detail: "nobody can be asked as here"}}, steps)
