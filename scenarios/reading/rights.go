@@ -234,6 +234,8 @@ func judgeRight(name string, a suite.Answer, err error) verdict.Step {
 		step.Class, step.Detail = verdict.TransportError, err.Error()
 	case a.Code == 0:
 		step.Class = verdict.TransportError
+	case strings.Contains(a.Message, " cannot impersonate resource "):
+		step.Class = verdict.Unknown // it is the suite that was refused, and not somebody
 	case a.Code == http.StatusForbidden && unauthorized.MatchString(a.Message):
 		step.Class = verdict.HTTP403
 	case a.Code == http.StatusForbidden, a.Code >= 200 && a.Code < 300,

@@ -23,6 +23,7 @@ func TestWhoMayIsToldFromTheAnswer(t *testing.T) {
 		want   verdict.Class
 	}{
 		"not authorized":          {suite.Answer{Code: 403, Message: `secrets is forbidden: User "x" cannot list resource "secrets" in API group ""`}, nil, false, verdict.HTTP403},
+		"refused to the suite":    {suite.Answer{Code: 403, Message: `serviceaccounts "b" is forbidden: User "me" cannot impersonate resource "serviceaccounts" in API group ""`}, nil, false, verdict.Unknown},
 		"our own policy's words":  {suite.Answer{Code: 403, Message: `pods "x" is forbidden: capabilities cannot be added`}, nil, true, ""},
 		"served":                  {suite.Answer{Code: 200}, nil, true, ""},
 		"authorized, not there":   {suite.Answer{Code: 404, Message: "not found"}, nil, true, ""},
