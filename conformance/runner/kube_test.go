@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -249,15 +251,33 @@ func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
 	assert.NotEqual(t, sandbox["metadata"], c.sandbox()["metadata"], "each has a name of its own")
 }
 
-// What scenarios read of such a target they read as the administrator; it has no
-// program of its own as which they could ask.
-func TestATargetWithAPoolIsReadByTheAdministratorAlone(t *testing.T) {
-	f := &Field{}
-	pretended(t, nil).boxes.furnish(f)
+// What scenarios read of such a target they read as the administrator; they may ask
+// as the accounts of its namespace, and as nobody else.
+func TestATargetWithAPoolIsAskedAsItsOwnAccountsAlone(t *testing.T) {
+	var users []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		users = append(users, r.Header.Get("Impersonate-User")+" "+r.URL.RawQuery)
+		assert.Equal(t, []string{"system:serviceaccounts", "system:serviceaccounts:" + box, "system:authenticated"}, r.Header.Values("Impersonate-Group"))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"status":{}}`))
+	}))
+	defer api.Close()
+	k, f := pretended(t, nil), &Field{}
+	k.o.Client.Config = &rest.Config{Host: api.URL}
+	k.boxes.furnish(f)
 	require.NotNil(t, f.Do)
-	_, err := f.Do(t.Context(), suite.Service, suite.Request{Verb: http.MethodGet, Path: "/api/v1/x"})
-	assert.ErrorContains(t, err, "no identity")
-	_, err = f.Do(t.Context(), suite.Administrator, suite.Request{Verb: http.MethodPut, Path: "/api/v1/x"})
+	for _, name := range []string{"router", "router", "server"} {
+		a, err := f.Do(t.Context(), suite.AccountIdentity(name), suite.Request{Verb: http.MethodPost, Path: "/api/v1/x"})
+		require.NoError(t, err)
+		assert.Equal(t, 200, a.Code)
+	}
+	const as = "system:serviceaccount:" + box
+	assert.Equal(t, []string{as + ":router dryRun=All", as + ":router dryRun=All", as + ":server dryRun=All"}, users)
+	for _, as := range []suite.Identity{suite.Service, suite.AccountIdentity(""), "router"} {
+		_, err := f.Do(t.Context(), as, suite.Request{Verb: http.MethodGet, Path: "/api/v1/x"})
+		assert.ErrorContains(t, err, "no identity", "%q", as)
+	}
+	_, err := f.Do(t.Context(), suite.Administrator, suite.Request{Verb: http.MethodPut, Path: "/api/v1/x"})
 	assert.ErrorContains(t, err, "not one that is asked with")
 }
 

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
@@ -22,6 +24,9 @@ import (
 type pooled struct {
 	k        *Kube
 	template *unstructured.Unstructured
+
+	mu       sync.Mutex
+	accounts map[string]*kubernetes.Clientset // by name, each asking as itself
 }
 
 func (c *pooled) open(ctx context.Context) error {
@@ -61,13 +66,38 @@ func (c *pooled) furnish(f *Field) { f.Sandbox, f.Pod, f.Do = c.sandbox, c.pod, 
 // locate finds nothing: what makes these sandboxes is called through the API server.
 func (c *pooled) locate(context.Context, *Field) error { return nil }
 
-// do asks as the administrator; there is no other identity here. Whatever is
-// not a GET is a dry run.
+// do sends one request as the administrator, or as a service account of the
+// target's namespace: its server's, for one. Whatever is not a GET is a dry run.
 func (c *pooled) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
-	if as != suite.Administrator {
+	if as == suite.Administrator {
+		return ask(ctx, c.k.o.Client.Clientset.CoreV1().RESTClient(), q)
+	}
+	name, ok := as.Account()
+	if !ok || name == "" {
 		return suite.Answer{}, fmt.Errorf("asking the API server: the target has no identity %s", as)
 	}
-	return ask(ctx, c.k.o.Client.Clientset.CoreV1().RESTClient(), q)
+	client, err := c.account(name)
+	if err != nil {
+		return suite.Answer{}, fmt.Errorf("asking the API server as %s: %w", name, err)
+	}
+	return ask(ctx, client.CoreV1().RESTClient(), q)
+}
+
+func (c *pooled) account(name string) (*kubernetes.Clientset, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.accounts[name]; client != nil {
+		return client, nil
+	}
+	client, err := impersonating(c.k.o.Client.Config, c.k.o.Namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if c.accounts == nil {
+		c.accounts = map[string]*kubernetes.Clientset{}
+	}
+	c.accounts[name] = client
+	return client, nil
 }
 
 func (c *pooled) command(argv []string) []string { return argv }

@@ -46,16 +46,21 @@ func newRuns(k *Kube) (*runs, error) {
 		return nil, fmt.Errorf("describing the target: the service %q must be the namespace and the name of its service account", k.o.Service)
 	}
 	r := &runs{k: k, namespace: namespace, name: name}
-	config := rest.CopyConfig(k.o.Client.Config)
+	var err error
+	if r.client, err = impersonating(k.o.Client.Config, namespace, name); err != nil {
+		return nil, fmt.Errorf("describing the target: %w", err)
+	}
+	return r, nil
+}
+
+// impersonating returns a client that asks as a service account.
+func impersonating(admin *rest.Config, namespace, name string) (*kubernetes.Clientset, error) {
+	config := rest.CopyConfig(admin)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + namespace + ":" + name,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	}
-	var err error
-	if r.client, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("describing the target: %w", err)
-	}
-	return r, nil
+	return kubernetes.NewForConfig(config)
 }
 
 func (r *runs) open(ctx context.Context) error {

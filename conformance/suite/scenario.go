@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
@@ -300,6 +301,17 @@ const (
 	// Service is the target's execution service.
 	Service Identity = "service"
 )
+
+const accountPrefix = "account:"
+
+// AccountIdentity is a service account of the target's namespace, by its name.
+func AccountIdentity(name string) Identity { return Identity(accountPrefix + name) }
+
+// Account is the name of the service account that an identity is; ok is false
+// where it is none of the target's namespace.
+func (i Identity) Account() (name string, ok bool) {
+	return strings.CutPrefix(string(i), accountPrefix)
+}
 
 // Request is one call of the API server.
 type Request struct {

@@ -29,7 +29,7 @@ import (
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	return slices.Concat(inside(), []suite.Scenario{portPolicy(), egressPolicy(), privatePolicy(), serverPolicy()}, sessions())
+	return slices.Concat(inside(), []suite.Scenario{portPolicy(), egressPolicy(), privatePolicy(), serverPolicy(), serverRights()}, sessions())
 }
 
 // inside are the attacks from inside of a sandbox, and on one from another Pod.

@@ -119,6 +119,6 @@ func serverPolicy() suite.Scenario {
 		AskControl: reading.SomebodyLetIn,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"kode-gopher-shared-router-sandboxes"},
+		Mutants:    []string{"kode-gopher-shared-router-sandboxes", "kode-gopher-shared-metadata-any-port"},
 	}
 }

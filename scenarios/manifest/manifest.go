@@ -45,6 +45,12 @@ func Name(o Object) string {
 	return name
 }
 
+// Ended tells whether nothing of a Pod runs or will run.
+func Ended(pod Object) bool {
+	phase := At(pod, "status", "phase")
+	return phase == "Succeeded" || phase == "Failed"
+}
+
 // Condition returns a condition of the object's status by its type, and nil where
 // the status has none of it.
 func Condition(o Object, conditionType string) Object {

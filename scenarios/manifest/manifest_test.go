@@ -32,6 +32,13 @@ func TestAConditionIsFoundByItsType(t *testing.T) {
 	assert.Nil(t, Condition(Object{}, "Ready"))
 }
 
+func TestAPodThatIsYetToRunHasNotEnded(t *testing.T) {
+	for phase, want := range map[string]bool{"Pending": false, "Running": false, "Unknown": false, "Succeeded": true, "Failed": true} {
+		assert.Equal(t, want, Ended(Object{"status": Object{"phase": phase}}), phase)
+	}
+	assert.False(t, Ended(Object{}))
+}
+
 func TestACloneSharesNothing(t *testing.T) {
 	o := Object{"containers": []any{Object{"name": "a", "command": []any{"b"}}}}
 	c := Clone(o)

@@ -62,7 +62,7 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 	var others []string
 	n := 0
 	for _, p := range pods {
-		if ended(p) {
+		if manifest.Ended(p) {
 			continue
 		}
 		n++
@@ -79,10 +79,4 @@ func judgeRuntimes(name string, classes, pods []object) verdict.Step {
 		return verdict.Step{Name: name, Class: verdict.Unknown, Detail: "there is no Pod"}
 	}
 	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("all %d Pods are gVisor's", n)}
-}
-
-// ended tells whether nothing of a Pod runs or will run.
-func ended(pod object) bool {
-	phase := manifest.Map(pod, "status")["phase"]
-	return phase == "Succeeded" || phase == "Failed"
 }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,19 +43,23 @@ func executionRights() suite.Scenario {
 			for _, ns := range env.Components {
 				steps = append(steps, readAccounts(ctx, env, ns))
 			}
-			all, step := namespaces(ctx, env)
+			all, step := reading.Namespaces(ctx, env)
 			if step != nil {
 				return append(steps, *step)
 			}
 			for _, ns := range all {
-				steps = append(steps, readRights(ctx, env, ns))
+				var allowed []string
+				if ns == env.Namespace {
+					allowed = onPods
+				}
+				steps = append(steps, reading.RightsTooMany(ctx, env, "have a right too many in namespace "+ns, suite.Service, ns, allowed))
 			}
-			return append(steps, askAll(ctx, env, forbidden(env))...)
+			return append(steps, reading.Try(ctx, env, suite.Service, forbidden(env))...)
 		},
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-			return askAll(ctx, env, []attempt{
-				{"list the Pods of the runs", suite.Request{Verb: http.MethodGet, Path: core(env.Namespace, "pods?limit=1")}},
-				{"create a Pod for a run", suite.Request{Verb: http.MethodPost, Path: core(env.Namespace, "pods"), Body: env.Pod()}},
+			return reading.Try(ctx, env, suite.Service, []reading.Attempt{
+				{Name: "list the Pods of the runs", Request: suite.Request{Verb: http.MethodGet, Path: core(env.Namespace, "pods?limit=1")}},
+				{Name: "create a Pod for a run", Request: suite.Request{Verb: http.MethodPost, Path: core(env.Namespace, "pods"), Body: env.Pod()}},
 			})
 		},
 		Accept:  []verdict.Class{verdict.HTTP403, verdict.Absent},
@@ -81,7 +83,7 @@ func readAccounts(ctx context.Context, env *suite.APIEnv, namespace string) verd
 func judgeAccounts(name, namespace, account string, pods []object) verdict.Step {
 	ready := 0
 	for _, p := range pods {
-		if ended(p) {
+		if manifest.Ended(p) {
 			continue
 		}
 		if as := fmt.Sprintf("%s/%v", namespace, manifest.Map(p, "spec")["serviceAccountName"]); as != account {
@@ -98,211 +100,35 @@ func judgeAccounts(name, namespace, account string, pods []object) verdict.Step 
 	return verdict.Step{Name: name, Class: verdict.Absent, Detail: fmt.Sprintf("all of %d run as %s", len(pods), account)}
 }
 
-// everybody are the rights of every service account, by "verb group/resource":
-// those of the roles system:basic-user and system:cluster-trust-bundle-discovery.
-var everybody = []string{
-	"create authorization.k8s.io/selfsubjectaccessreviews", "create authorization.k8s.io/selfsubjectrulesreviews",
-	"create authentication.k8s.io/selfsubjectreviews",
-	"get certificates.k8s.io/clustertrustbundles", "list certificates.k8s.io/clustertrustbundles", "watch certificates.k8s.io/clustertrustbundles",
-}
-
 // onPods are all that the service may do in the playground.
 var onPods = []string{"create /pods", "delete /pods", "get /pods", "list /pods", "watch /pods", "create /pods/exec", "get /pods/exec"}
 
-// publicPaths are what every account may read besides the API's objects, with what
-// lies below: the role system:discovery and that of the tokens' issuer.
-var publicPaths = []string{"/api", "/apis", "/healthz", "/livez", "/readyz", "/openapi", "/version", "/openid/v1/jwks", "/.well-known/openid-configuration"}
+// core is short for the path of what is in a namespace.
+var core = reading.Core
 
-// namespaces are all of the cluster, the target's own first. Those of mutants of
-// a deployment, which are weak on purpose and whose runs the service may make,
-// are left out, but for the one that is attacked.
-func namespaces(ctx context.Context, env *suite.APIEnv) ([]string, *verdict.Step) {
-	all := append([]string{env.Namespace}, env.Components...)
-	list, step := reading.Items(ctx, env, "list the namespaces", "/api/v1/namespaces")
-	if step != nil {
-		return nil, step
-	}
-	if len(list) == 0 {
-		return nil, &verdict.Step{Name: "list the namespaces", Class: verdict.Unknown, Detail: "there is none"}
-	}
-	for _, ns := range list {
-		labels := manifest.Map(ns, "metadata", "labels")
-		if _, mutant := labels["stockade.dev/mutant"]; !mutant && !slices.Contains(all, manifest.Name(ns)) {
-			all = append(all, manifest.Name(ns))
-		}
-	}
-	return all, nil
-}
-
-func readRights(ctx context.Context, env *suite.APIEnv, namespace string) verdict.Step {
-	answer, err := env.Do(ctx, suite.Service, suite.Request{
-		Verb: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-		Body: object{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": object{"namespace": namespace}},
-	})
-	allowed := everybody
-	if namespace == env.Namespace {
-		allowed = slices.Concat(everybody, onPods)
-	}
-	return judgeRights("have a right too many in namespace "+namespace, allowed, answer, err)
-}
-
-// judgeRights is a pure function. A list that does not say of itself that it is
-// whole, or that lacks what every account has, proves nothing.
-func judgeRights(name string, allowed []string, a suite.Answer, err error) verdict.Step {
-	step := verdict.Step{Name: name}
-	status := manifest.Map(a.Object, "status")
-	rights, _ := status["resourceRules"].([]any)
-	paths, _ := status["nonResourceRules"].([]any)
-	incomplete, said := status["incomplete"].(bool)
-	problem, _ := status["evaluationError"].(string)
-	switch {
-	case err != nil:
-		step.Class, step.Detail = verdict.TransportError, err.Error()
-		return step
-	case a.Code != http.StatusOK && a.Code != http.StatusCreated || len(rights) == 0:
-		step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%d %s, and no rights", a.Code, a.Message)
-		return step
-	}
-	var more []string
-	n := 0
-	for _, r := range rights {
-		r, _ := r.(object)
-		for _, right := range expand(r) {
-			n++
-			if !slices.Contains(allowed, right) {
-				more = append(more, right)
-			}
-		}
-	}
-	for _, r := range paths {
-		r, _ := r.(object)
-		for _, verb := range texts(r["verbs"]) {
-			for _, path := range texts(r["nonResourceURLs"]) {
-				if verb != "get" || !slices.ContainsFunc(publicPaths, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") }) {
-					more = append(more, verb+" "+path)
-				}
-			}
-		}
-	}
-	switch {
-	case len(more) > 0:
-		step.OK, step.Detail = true, strings.Join(more, ", ")
-	case !said || incomplete || problem != "":
-		step.Class, step.Detail = verdict.Unknown, "the list is not known to be whole: "+problem
-	default:
-		step.Class, step.Detail = verdict.Absent, fmt.Sprintf("%d rights, and none too many", n)
-	}
-	return step
-}
-
-// expand returns the rights of one rule, by "verb group/resource". Names that a
-// rule is restricted to do not count: a part of what is too much is too much.
-func expand(rule object) (out []string) {
-	for _, verb := range texts(rule["verbs"]) {
-		for _, group := range texts(rule["apiGroups"]) {
-			for _, resource := range texts(rule["resources"]) {
-				out = append(out, verb+" "+group+"/"+resource)
-			}
-		}
-	}
-	return out
-}
-
-func texts(list any) []string {
-	all, _ := list.([]any)
-	out := make([]string, 0, len(all))
-	for _, x := range all {
-		out = append(out, fmt.Sprint(x))
-	}
-	return out
-}
-
-type attempt struct {
-	name    string
-	request suite.Request
-}
-
-func core(namespace, rest string) string { return "/api/v1/namespaces/" + namespace + "/" + rest }
-
-func forbidden(env *suite.APIEnv) []attempt {
+// forbidden are the requests that the service has no need of.
+func forbidden(env *suite.APIEnv) []reading.Attempt {
 	own := env.Namespace
-	elsewhere := env.Pod()
-	meta, _ := elsewhere["metadata"].(object)
-	meta["namespace"] = "default"
-	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/"
 	const door = "/apis/admissionregistration.k8s.io/v1/"
-	token := object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{}}
-	all := []attempt{
-		{"list the secrets of its namespace", suite.Request{Verb: http.MethodGet, Path: core(own, "secrets?limit=1")}},
-		{"list the secrets of the system", suite.Request{Verb: http.MethodGet, Path: core("kube-system", "secrets?limit=1")}},
-		{"list the config maps of its namespace", suite.Request{Verb: http.MethodGet, Path: core(own, "configmaps?limit=1")}},
-		{"list the nodes", suite.Request{Verb: http.MethodGet, Path: "/api/v1/nodes?limit=1"}},
-		{"reach a kubelet through a node", suite.Request{Verb: http.MethodGet, Path: "/api/v1/nodes/stockade-worker/proxy/pods"}},
-		{"list the Pods of the system", suite.Request{Verb: http.MethodGet, Path: core("kube-system", "pods?limit=1")}},
-		{"create a Pod in another namespace", suite.Request{Verb: http.MethodPost, Path: core("default", "pods"), Body: elsewhere}},
-		{"execute in a Pod of the system", suite.Request{Verb: http.MethodPost, Path: core("kube-system", "pods/stockade-none/exec?command=id&stdout=true")}},
-		{"mint a token of its namespace's service account", suite.Request{Verb: http.MethodPost, Path: core(own, "serviceaccounts/default/token"), Body: token}},
-		{"bind a role", suite.Request{Verb: http.MethodPost, Path: rbac + own + "/rolebindings",
-			Body: object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": object{"name": "stockade-attack"},
-				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-				"subjects": []any{object{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "system:serviceaccounts"}}}}},
-		{"lower Pod Security", suite.Request{Verb: http.MethodPatch, Path: "/api/v1/namespaces/" + own,
-			Body: object{"metadata": object{"labels": object{"pod-security.kubernetes.io/enforce": "privileged"}}}}},
-		{"raise the quota", suite.Request{Verb: http.MethodPatch, Path: core(own, "resourcequotas/runs"),
+	all := append(reading.Overreach(env), []reading.Attempt{
+		{Name: "raise the quota", Request: suite.Request{Verb: http.MethodPatch, Path: core(own, "resourcequotas/runs"),
 			Body: object{"spec": object{"hard": object{"pods": "1000"}}}}},
-		{"delete the network policy", suite.Request{Verb: http.MethodDelete, Path: "/apis/networking.k8s.io/v1/namespaces/" + own + "/networkpolicies/default-deny"}},
-		{"unbind the admission policy", suite.Request{Verb: http.MethodDelete, Path: door + "validatingadmissionpolicybindings/playground-pods"}},
-		{"delete the admission policy", suite.Request{Verb: http.MethodDelete, Path: door + "validatingadmissionpolicies/playground-pods"}},
-		{"change what a run is", suite.Request{Verb: http.MethodPatch, Path: core(own, "podtemplates/run"),
+		{Name: "delete the network policy", Request: suite.Request{Verb: http.MethodDelete, Path: reading.PoliciesOf(own) + "/default-deny"}},
+		{Name: "unbind the admission policy", Request: suite.Request{Verb: http.MethodDelete, Path: door + "validatingadmissionpolicybindings/playground-pods"}},
+		{Name: "delete the admission policy", Request: suite.Request{Verb: http.MethodDelete, Path: door + "validatingadmissionpolicies/playground-pods"}},
+		{Name: "change what a run is", Request: suite.Request{Verb: http.MethodPatch, Path: core(own, "podtemplates/run"),
 			Body: object{"metadata": object{"annotations": object{"stockade.dev/rlimits": ""}}}}},
-		{"add a container to a run", suite.Request{Verb: http.MethodPatch, Path: core(own, "pods/"+env.Live+"/ephemeralcontainers"),
+		{Name: "add a container to a run", Request: suite.Request{Verb: http.MethodPatch, Path: core(own, "pods/"+env.Live+"/ephemeralcontainers"),
 			Body: object{"spec": object{"ephemeralContainers": []any{}}}}},
-	}
+	}...)
 	_, account, _ := strings.Cut(env.Account, "/")
 	for _, ns := range env.Components {
 		beside := env.Pod()
-		meta, _ := beside["metadata"].(object)
-		meta["namespace"] = ns
+		manifest.Child(beside, "metadata")["namespace"] = ns
 		all = append(all,
-			attempt{"list the secrets of " + ns, suite.Request{Verb: http.MethodGet, Path: core(ns, "secrets?limit=1")}},
-			attempt{"create a Pod in " + ns, suite.Request{Verb: http.MethodPost, Path: core(ns, "pods"), Body: beside}},
-			attempt{"mint a token of its own in " + ns, suite.Request{Verb: http.MethodPost, Path: core(ns, "serviceaccounts/"+account+"/token"), Body: token}})
+			reading.Attempt{Name: "list the secrets of " + ns, Request: suite.Request{Verb: http.MethodGet, Path: core(ns, "secrets?limit=1")}},
+			reading.Attempt{Name: "create a Pod in " + ns, Request: suite.Request{Verb: http.MethodPost, Path: core(ns, "pods"), Body: beside}},
+			reading.Attempt{Name: "mint a token of its own in " + ns, Request: reading.MintToken(ns, account)})
 	}
 	return all
-}
-
-// unauthorized is how RBAC refuses. Admission policies say "cannot" as well.
-var unauthorized = regexp.MustCompile(`is forbidden: User "[^"]+" cannot [a-z]+ resource "`)
-
-func askAll(ctx context.Context, env *suite.APIEnv, all []attempt) []verdict.Step {
-	steps := make([]verdict.Step, 0, len(all))
-	for _, a := range all {
-		if env.Do == nil {
-			return []verdict.Step{{Name: a.name, Class: verdict.ToolMissing, Detail: "the target has no execution service"}}
-		}
-		answer, err := env.Do(ctx, suite.Service, a.request)
-		steps = append(steps, judgeRight(a.name, answer, err))
-	}
-	return steps
-}
-
-// judgeRight reads whether a request was authorized. Who is not authorized
-// learns nothing else; so any answer but that one, be it that there is no such
-// object, is one to somebody who may. It is a pure function.
-func judgeRight(name string, a suite.Answer, err error) verdict.Step {
-	step := verdict.Step{Name: name, Detail: fmt.Sprintf("%d %s: %s", a.Code, a.Reason, a.Message)}
-	switch {
-	case err != nil:
-		step.Class, step.Detail = verdict.TransportError, err.Error()
-	case a.Code == 0:
-		step.Class = verdict.TransportError
-	case a.Code == http.StatusForbidden && unauthorized.MatchString(a.Message):
-		step.Class = verdict.HTTP403
-	case a.Code == http.StatusForbidden, a.Code >= 200 && a.Code < 300,
-		a.Code == http.StatusNotFound, a.Code == http.StatusBadRequest, a.Code == http.StatusConflict, a.Code == http.StatusUnprocessableEntity:
-		step.OK = true
-	default:
-		step.Class = verdict.Unknown
-	}
-	return step
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reading looks at what the API server has stored of a deployment's walls:
-// its network policies and its admission policies. An attack tries some ways
-// through a wall; a hole beside all of them stays unseen, and the text of the wall
-// shows it. What is written in a way that is not understood here is no evidence.
+// its network policies, its admission policies, and the rights of its accounts. An
+// attack tries some ways through a wall; a hole beside all of them stays unseen, and
+// the text of the wall shows it. What is written in a way that is not understood here
+// is no evidence.
 package reading
 
 import (

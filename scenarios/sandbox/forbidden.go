@@ -21,7 +21,7 @@ func forbiddenPods() suite.Scenario {
 		About: "Asks in dry runs for a bare Pod of the template's in the sandboxes' namespace, each time with one thing changed: into what Pod Security's level baseline forbids, and into what " +
 			"only the level restricted does. The admission policy speaks of Sandboxes, so that Pod Security alone stands in the way. It knows nothing of runtime classes: a bare Pod on the " +
 			"node's own kernel is taken, if it has no privilege there. The control is the Pod unchanged.",
-		Claims: []string{"AS-10"}, Kind: suite.Guarantee, Severity: suite.High,
+		Claims: []string{"AS-10", "KG-01"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1610", "T1611"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/security/pod-security-standards/"},
 		Needs:      []suite.Feature{suite.PodSecurity},
@@ -31,6 +31,6 @@ func forbiddenPods() suite.Scenario {
 		},
 		Accept:  []verdict.Class{verdict.AdmissionDenied},
 		Timeout: 30 * time.Second,
-		Mutants: []string{"pod-security-baseline", "pod-security-privileged"},
+		Mutants: []string{"pod-security-baseline", "pod-security-privileged", "kode-gopher-pod-security-baseline", "kode-gopher-shared-pod-security-privileged"},
 	}
 }

@@ -86,14 +86,19 @@ func askCold(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 
 // claimCold claims from a pool that keeps nothing warm.
 func claimCold(ctx context.Context, env *suite.APIEnv, name string) (claimed, *verdict.Step) {
-	pool := object{"apiVersion": extensionsAPI, "kind": "SandboxWarmPool", "metadata": object{"name": name},
-		"spec": object{"replicas": int64(0), "sandboxTemplateRef": object{"name": templateName}}}
-	a, err := env.API.Create(ctx, pool, false)
-	if step := failed("create an empty pool", a, err); step != nil {
+	if step := emptyPool(ctx, env, name, templateName); step != nil {
 		return claimed{}, step
 	}
 	defer manifest.Remove(ctx, env, extensionsAPI, "SandboxWarmPool", name)
 	return claim(ctx, env, name, name)
+}
+
+// emptyPool makes a pool that keeps nothing warm.
+func emptyPool(ctx context.Context, env *suite.APIEnv, name, template string) *verdict.Step {
+	pool := object{"apiVersion": extensionsAPI, "kind": "SandboxWarmPool", "metadata": object{"name": name},
+		"spec": object{"replicas": int64(0), "sandboxTemplateRef": object{"name": template}}}
+	a, err := env.API.Create(ctx, pool, false)
+	return failed("create an empty pool", a, err)
 }
 
 // claim makes a claim, waits until it is ready, and gives it back.
