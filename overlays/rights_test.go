@@ -138,8 +138,8 @@ func (a *authorizer) do(_ context.Context, as suite.Identity, r suite.Request) (
 			return suite.Answer{Code: 404, Message: "not found"}, nil
 		}
 	}
-	return suite.Answer{Code: 403, Message: fmt.Sprintf(`x is forbidden: User "system:serviceaccount:%s:%s" cannot %s resource "%s" in API group "%s"`,
-		a.namespace, account, verb, resource, group)}, nil
+	user := "system:serviceaccount:" + a.namespace + ":" + account
+	return suite.Answer{Code: 403, Message: fmt.Sprintf("x is forbidden: User %q cannot %s resource %q in API group %q", user, verb, resource, group)}, nil
 }
 
 func (a *authorizer) env() *suite.APIEnv {
