@@ -68,6 +68,11 @@ func dev(ctx *pulumi.Context) error {
 		ClusterIdentifier: place.UID,
 		// Everything in a throw-away cluster has gone when it has.
 		DeleteUnreachable: pulumi.Bool(true),
+		// Else the provider deletes what has other data and makes it anew: a Pod that
+		// starts in between waits for it, and after an update that was interrupted there
+		// it waits for good. Pods that must start again are told so by [overlays.Pin].
+		EnableConfigMapMutable: pulumi.Bool(true),
+		EnableSecretMutable:    pulumi.Bool(true),
 	}, pulumi.DeletedWith(place))
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)

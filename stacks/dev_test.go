@@ -95,6 +95,14 @@ func TestTheTokensOfDevAreTheClustersOwn(t *testing.T) {
 	}
 }
 
+// The Kubernetes provider replaces them otherwise, and it takes its settings as text.
+func TestNewDataOfDevReplaceNoObject(t *testing.T) {
+	provider := one(t, record(t, "dev", nil, true), "pulumi:providers:kubernetes")
+	for _, key := range []string{"enableConfigMapMutable", "enableSecretMutable"} {
+		assert.Contains(t, []any{true, "true"}, provider.Inputs[key], key)
+	}
+}
+
 func TestDevRefusesAProxyThatSandboxesCannotUse(t *testing.T) {
 	t.Setenv(node.GoProxyEnv, "file:///modules")
 	_, err := gketest.Record(Run, gketest.Options{Stack: "dev", Config: everything})

@@ -65,7 +65,8 @@ type settings struct {
 	SystemMachine  string `key:"systemMachine"`
 	SandboxMachine string `key:"sandboxMachine"`
 	// SystemNodes and SandboxNodes are how many there may be at most, over all
-	// zones, 1 to 100. Defaults: 3 and 3. Not on Autopilot.
+	// zones, 1 to 100; of the system's one in each zone at least, with which GKE
+	// begins. Defaults: 3 and 3. Not on Autopilot.
 	SystemNodes  int `key:"systemNodes"`
 	SandboxNodes int `key:"sandboxNodes"`
 	// PodPids bounds the processes of one sandbox, 1024 to 16384. Default: 1024.
@@ -160,12 +161,24 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 		s.SandboxMachine = r.like("sandboxMachine", "n2-standard-4", machineType, "a machine type, like n2-standard-4")
 		s.SystemNodes = r.number("systemNodes", 3, 1, 100)
 		s.SandboxNodes = r.number("sandboxNodes", 3, 1, 100)
+		// GKE begins with one node of the system in each zone.
+		if n := s.zones(); s.SystemNodes > 0 && s.SystemNodes < n {
+			r.wrong("systemNodes", strconv.Itoa(s.SystemNodes), fmt.Sprintf("at least %d, one for each zone: name fewer in %s:zones", n, namespace))
+		}
 		s.PodPids = r.number("podPids", 1024, 1024, plan.MaxPids)
 	}
 	if err := errors.Join(r.errs...); err != nil {
 		return settings{}, fmt.Errorf("reading the settings of %s: %w", environment, err)
 	}
 	return s, nil
+}
+
+// zones is in how many zones nodes are. Where it is GKE's choice, it chooses three.
+func (s settings) zones() int {
+	if len(s.Zones) == 0 {
+		return 3
+	}
+	return len(s.Zones)
 }
 
 func (r *reader) shared() shared {

@@ -50,7 +50,7 @@ func TestAWrongValueIsNamedByItsKey(t *testing.T) {
 		"egress":            {"all", "none"},
 		"systemMachine":     {"big"},
 		"sandboxMachine":    {"e2"},
-		"systemNodes":       {"0", "101"},
+		"systemNodes":       {"0", "101", "2"},
 		"sandboxNodes":      {"0"},
 		"podPids":           {"100", "4194304"},
 		"goModuleProxy":     {"", "https://modules.example.com", "localhost", "*.com", "*.example.com"},
@@ -69,6 +69,20 @@ func TestAWrongValueIsNamedByItsKey(t *testing.T) {
 			assert.Contains(t, err.Error(), "stockade:"+key+" ", "%s = %q", key, v)
 		}
 	}
+}
+
+// A pool's nodes are counted over all zones, and GKE begins with one in each.
+func TestOneNodeNeedsOneZone(t *testing.T) {
+	config := with(t, "gke", map[string]string{"stockade:systemNodes": "1"})
+	_, err := settingsOf(t, "gke", config)
+	require.ErrorContains(t, err, "at least 3, one for each zone: name fewer in stockade:zones")
+	config["stockade:zones"] = `["us-central1-a", "us-central1-b"]`
+	_, err = settingsOf(t, "gke", config)
+	require.ErrorContains(t, err, "at least 2")
+	config["stockade:zones"] = `["us-central1-a"]`
+	s, err := settingsOf(t, "gke", config)
+	require.NoError(t, err)
+	assert.Equal(t, 1, s.SystemNodes)
 }
 
 func TestAllWrongValuesAreNamedAtOnce(t *testing.T) {

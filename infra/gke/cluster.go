@@ -172,11 +172,15 @@ func standard(in *container.ClusterArgs, args ClusterArgs) {
 			InsecureKubeletReadonlyPortEnabled: pulumi.String("FALSE"),
 		},
 	}
-	// A cluster is born with one pool. It goes at once, but for some minutes its
-	// node is there, and it must not run as the project's default account.
+	// A cluster is born with one pool, a node in each zone. It goes at once, but for
+	// some minutes its nodes are there, and they must not run as the project's default
+	// account. GKE's own choice of disks for them, 100 GB of SSD each, is more than a
+	// new project may have.
 	in.RemoveDefaultNodePool = pulumi.Bool(true)
 	in.InitialNodeCount = pulumi.Int(1)
 	in.NodeConfig = container.ClusterNodeConfigArgs{
+		DiskType:               pulumi.String("pd-standard"),
+		DiskSizeGb:             pulumi.Int(50),
 		ServiceAccount:         pulumi.String(args.Account),
 		OauthScopes:            pulumi.ToStringArray([]string{cloudPlatform}),
 		WorkloadMetadataConfig: container.ClusterNodeConfigWorkloadMetadataConfigArgs{Mode: pulumi.String("GKE_METADATA")},

@@ -30,7 +30,6 @@ var harmless = map[string]string{
 	`:NodePool nodeConfig\.(machineType|diskType|diskSizeGb)$`: "what it costs",
 	`:NodePool upgradeSettings(\.\w+)?$`:                       "how smooth an upgrade is",
 	`:NodePool autoscaling\.locationPolicy$`:                   "in which zone a node starts",
-	`:NodePool initialNodeCount$`:                              "of the system pool: the autoscaler makes what is missing",
 	`:Account displayName$`:                                    "for people",
 	`:AccessLevel title$`:                                      "for people",
 }

@@ -20,7 +20,8 @@ const PoolLabel = "stockade.dev/pool"
 type PoolArgs struct {
 	// Machine is the machine type.
 	Machine string
-	// Min and Max count nodes over all zones.
+	// Min and Max count nodes over all zones. A pool that must have one begins with one
+	// in each zone, so its Max must not be below their number.
 	Min, Max int
 }
 
@@ -102,7 +103,9 @@ func (p *Pools) pool(ctx *pulumi.Context, name, role string, args PoolsArgs, siz
 		Project:  pulumi.String(args.Project),
 		Location: pulumi.String(args.Location),
 		Cluster:  args.Cluster,
-		// For each zone; the autoscaler makes what is needed.
+		// For each zone, unlike the limits of the autoscaler. Not 0 for a pool that must
+		// have one: in a cluster without any node the autoscaler has been seen never to
+		// make the first (hashicorp/terraform-provider-google#1708).
 		InitialNodeCount: pulumi.Int(min(size.Min, 1)),
 		Autoscaling: container.NodePoolAutoscalingArgs{
 			TotalMinNodeCount: pulumi.Int(size.Min), TotalMaxNodeCount: pulumi.Int(size.Max), LocationPolicy: pulumi.String("ANY"),

@@ -138,7 +138,8 @@ var sandboxPoolWants = []want{
 	{tPool, "x-sandbox", obj{"autoscaling.totalMaxNodeCount": 5.0}, "what a flood of claims costs is bounded"},
 	{tPool, "x-sandbox", obj{"autoscaling.totalMinNodeCount": 0.0, "initialNodeCount": 0.0}, "none runs for nobody"},
 	{tPool, "x-system", obj{"autoscaling.totalMaxNodeCount": 3.0, "autoscaling.totalMinNodeCount": 1.0}, "the controller has a place"},
-	{tPool, "x-system", obj{"initialNodeCount": 0.0, "autoscaling.minNodeCount": absent{}, "autoscaling.maxNodeCount": absent{}}, "what counts for each zone would be three times as many"},
+	{tPool, "x-system", obj{"initialNodeCount": 1.0}, "a cluster without any node never gets one"},
+	{tPool, "x-system", obj{"autoscaling.minNodeCount": absent{}, "autoscaling.maxNodeCount": absent{}}, "limits for each zone would be three times as many"},
 }
 
 var nodeIdentityWants = []want{
