@@ -53,8 +53,8 @@ func TestTheDeployedExecutionServiceRunsPrograms(t *testing.T) {
 	}, 20*time.Second, time.Second, "every run's Pod is removed")
 }
 
-// The other profiles are run whole by `stockade prove --cover`, before the first
-// mutant.
+// The others are run whole by CI itself, and by `stockade prove --cover` before the
+// first mutant.
 func TestTheDefaultPolicysProfileHolds(t *testing.T) {
 	r := call(t, nil, "run", "--profile", "agent-sandbox-default", "--json")
 	assert.Zero(t, r.code, r.stderr)

@@ -141,8 +141,9 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 	b.WriteString("Each line is a cell that `stockade prove` called killed on a real cluster: the mutant was deployed,\n" +
 		"read back as weakened, and the scenario said Breached while the honest canary, and what must hold on\n" +
 		"the mutant, held. It is put together from the reports of several runs (times in UTC), because the\n" +
-		"whole matrix takes more than an hour on two cores. `stockade prove` prints it anew, and CI proves a\n" +
-		"cover of it, in which every scenario of every system meets at least one of its mutants.\n" +
+		"whole matrix takes more than an hour on two cores. `stockade prove` prints it anew. CI proves a cover,\n" +
+		"in which every scenario meets at least one of its mutants: the reference's for each commit, and those\n" +
+		"of the other systems in turn.\n" +
 		"What each mutant weakens is in [mutants](mutants.md).\n\n")
 	fmt.Fprintf(&b, "%d cells are declared, and %d of them were seen.\n", declared, counted)
 	section := func(title, head string, lines *strings.Builder) {
