@@ -4,6 +4,7 @@ package stacks
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -73,8 +74,15 @@ func TestDevDeploysKodeGopherAsUpDoes(t *testing.T) {
 	for _, preview := range []bool{true, false} {
 		all := recordDev(t, everything, preview)
 		for overlay, namespace := range map[string]string{"kode-gopher-local": overlays.KodeGopherNamespace, "kode-gopher-shared": overlays.KodeGopherSharedNamespace} {
+			want := map[string]any{"GOPROXY": "https://modules.example.com/path", "GOSUMDB": "off"}
+			if namespace == overlays.KodeGopherSharedNamespace {
+				maps.Copy(want, map[string]any{
+					"GOOGLE_CLIENT_ID": "kode-gopher.stockade.test", "GOOGLE_KEYS_FILE": "/etc/kode-gopher/keys.json",
+					"ALLOW_DOMAINS": "team.stockade.test", "ALLOW_EMAILS": "guest@partner.stockade.test",
+				})
+			}
 			settings := inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherName)
-			assert.Equal(t, map[string]any{"GOPROXY": "https://modules.example.com/path", "GOSUMDB": "off"}, settings["data"])
+			assert.Equal(t, want, settings["data"])
 			pool := inside(t, all, overlay+"/SandboxWarmPool/"+namespace+"/"+overlays.KodeGopherPool)
 			assert.EqualValues(t, 1, pool["spec"].(map[string]any)["replicas"], "as it is in the overlay")
 			inside(t, all, overlay+"/ConfigMap/"+namespace+"/"+overlays.KodeGopherTrust)
