@@ -168,7 +168,7 @@ func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 		guarded = append(guarded, hosts(to)...)
 	}
 	return witness.JudgeFlows(flows, witness.FlowQuery{
-		From: addresses(from), Control: live, To: to, Guarded: guarded,
+		From: addresses(from), Control: live, To: to, Guarded: guarded, Inbound: w.Flow.Servers,
 		// Clocks of node and runner may differ a little.
 		Begin: sc.begun.Add(-2 * time.Second), Until: sc.r.now().Add(2 * time.Second),
 	})

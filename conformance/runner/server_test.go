@@ -132,7 +132,8 @@ func TestADropAtTheServersNodeCounts(t *testing.T) {
 		return fmt.Sprintf(`{"flow":{"time":"T",%s,"IP":{"source":%q,"destination":%q},"l4":{"TCP":{"destination_port":%d}}}}`, how, from, to, port)
 	}
 	const (
-		dropped   = `"verdict":"DROPPED","drop_reason_desc":"POLICY_DENIED"`
+		dropped   = `"verdict":"DROPPED","drop_reason_desc":"POLICY_DENIED","traffic_direction":"INGRESS"`
+		kept      = `"verdict":"DROPPED","drop_reason_desc":"POLICY_DENIED","traffic_direction":"EGRESS"`
 		leaves    = `"verdict":"FORWARDED","trace_observation_point":"TO_OVERLAY"`
 		delivered = `"verdict":"FORWARDED","trace_observation_point":"TO_ENDPOINT"`
 	)
@@ -143,6 +144,8 @@ func TestADropAtTheServersNodeCounts(t *testing.T) {
 		"dropped there":   {dropped, verdict.Held},
 		"delivered there": {delivered, verdict.Breached},
 		"not seen there":  {"", verdict.Inconclusive},
+		// By a policy on what the attacker's Pod sends: the server may have none.
+		"dropped on the way out": {kept, verdict.Inconclusive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := setup(t, s)

@@ -115,7 +115,8 @@ type Flow struct {
 	From Role
 	// Servers says that the destinations are the target's own servers, whose
 	// policies look at what comes in: the flows of their nodes are read as well,
-	// and a packet has got through only where it was delivered.
+	// a packet has got through only where it was delivered, and a drop counts only
+	// there.
 	Servers bool
 }
 

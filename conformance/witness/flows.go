@@ -44,7 +44,10 @@ type FlowQuery struct {
 	To [][]string
 	// Guarded are the addresses of Pods with a policy of their own on what comes
 	// in. A packet for one of them has got through only where it was delivered.
-	Guarded      []string
+	Guarded []string
+	// Inbound says that the wall is what the destinations' own policies say of what
+	// comes in: a drop on the way out of the attacker's Pod is another's.
+	Inbound      bool
 	Begin, Until time.Time
 }
 
@@ -98,7 +101,7 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 	case s.Agrees:
 		s.Detail = fmt.Sprintf("a policy dropped what %s sent, to each of %d destinations", q.From[0], len(w.to))
 	case seen.accident != "":
-		s.Detail = fmt.Sprintf("dropped, but for %s, which is no policy", seen.accident)
+		s.Detail = fmt.Sprintf("dropped, but for %s, which is not the policy that is looked for", seen.accident)
 	default:
 		s.Detail = fmt.Sprintf("no policy drop from %s to %s, one of %d destinations", q.From, q.To[i][0], len(w.to))
 	}
@@ -109,11 +112,12 @@ func JudgeFlows(flows []Flow, q FlowQuery) verdict.Statement {
 type wanted struct {
 	from, control, guarded []netip.Addr
 	to                     [][]place
+	inbound                bool
 }
 
 // parse reads a query. What cannot be read nobody would look for.
 func (q FlowQuery) parse() (w wanted, err error) {
-	w = wanted{from: parsed(q.From), control: parsed(q.Control), guarded: parsed(q.Guarded)}
+	w = wanted{from: parsed(q.From), control: parsed(q.Control), guarded: parsed(q.Guarded), inbound: q.Inbound}
 	if len(w.from) == 0 {
 		return w, fmt.Errorf("the attacker's address is not known: %q", q.From)
 	}
@@ -150,6 +154,8 @@ func (s *sight) add(f Flow, w wanted) {
 		case through && s.passed == "":
 			s.passed = fmt.Sprintf("%s passed from %s to %s (%s)", f.Proto, f.Source, netip.AddrPortFrom(f.Dest, f.Port), f.Point)
 		case !f.Dropped:
+		case w.inbound && !f.Inbound:
+			s.accident = "what the attacker's own Pod may send"
 		case policyReasons[f.Reason]:
 			// Other kinds of ICMP may be forbidden where the echo is not.
 			s.denied[i] = s.denied[i] || f.Proto != icmp || f.Echo

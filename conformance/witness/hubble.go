@@ -29,11 +29,14 @@ type Flow struct {
 	// Reply is true for packets of a connection that the other side began.
 	Reply  bool
 	Reason string // drop_reason_desc, "POLICY_DENIED"
-	Source netip.Addr
-	Dest   netip.Addr
-	Proto  string // "tcp", "udp", "icmp" (of both versions), or as Hubble says
-	Port   uint16 // destination port, 0 for ICMP
-	Echo   bool   // an ICMP echo request
+	// Inbound is true for packets that were seen where they came in, at the Pod that
+	// they are for.
+	Inbound bool
+	Source  netip.Addr
+	Dest    netip.Addr
+	Proto   string // "tcp", "udp", "icmp" (of both versions), or as Hubble says
+	Port    uint16 // destination port, 0 for ICMP
+	Echo    bool   // an ICMP echo request
 }
 
 // wire is the shape of a line of Hubble's export (flow.proto as JSON).
@@ -45,6 +48,7 @@ type wire struct {
 		DropReasonDesc string `json:"drop_reason_desc"`
 		Point          string `json:"trace_observation_point"`
 		Reply          bool   `json:"is_reply"`
+		Direction      string `json:"traffic_direction"`
 		IP             struct {
 			Source      string `json:"source"`
 			Destination string `json:"destination"`
@@ -90,6 +94,7 @@ func parseFlow(line []byte) (Flow, bool) {
 		Reason:    w.Flow.DropReasonDesc,
 		Point:     w.Flow.Point,
 		Reply:     w.Flow.Reply,
+		Inbound:   w.Flow.Direction == "INGRESS",
 	}
 	var err error
 	if f.Time, err = time.Parse(time.RFC3339Nano, w.Flow.Time); err != nil {

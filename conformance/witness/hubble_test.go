@@ -104,6 +104,22 @@ func TestEveryDestinationNeedsItsOwnDrop(t *testing.T) {
 	assert.False(t, JudgeFlows(flows(t, all...), q).Agrees)
 }
 
+// What the attacker's own Pod may send is another wall than the one of the server that it
+// knocks at.
+func TestADropOnTheWayOutSaysNothingOfTheWallAtTheDestination(t *testing.T) {
+	q := query("203.0.113.7:8080")
+	q.Inbound = true
+	for direction, agrees := range map[string]bool{"INGRESS": true, "EGRESS": false, "TRAFFIC_DIRECTION_UNKNOWN": false} {
+		drop := strings.Replace(dropLine, `"verdict":"DROPPED"`, `"verdict":"DROPPED","traffic_direction":"`+direction+`"`, 1)
+		flows, _, err := ParseFlows(strings.NewReader(drop + "\n" + passLine))
+		require.NoError(t, err)
+		s := JudgeFlows(flows, q)
+		assert.Equal(t, agrees, s.Agrees, direction)
+		assert.False(t, s.Breach)
+		assert.True(t, JudgeFlows(flows, query("203.0.113.7:8080")).Agrees, "it is no matter elsewhere")
+	}
+}
+
 func TestOneOfTheAddressesBehindAServiceIsEnough(t *testing.T) {
 	q := query()
 	q.To = [][]string{{"10.96.0.10:53/udp", "10.244.0.8:53/udp", "10.244.0.9:53/udp"}}
