@@ -92,7 +92,7 @@ func (f *field) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, er
 	var signIn *suite.SignIn
 	if t.SignIn != "" {
 		if signIn, err = descriptor.ReadSignIn(t.SignIn); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w; `stockade up` makes another signer", err)
 		}
 	}
 	return runner.NewKube(runner.KubeOptions{

@@ -167,8 +167,11 @@ func (l callersLayer) Status(context.Context) (State, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return State{Detail: "none"}, nil
 	}
+	if err == nil {
+		_, err = descriptor.ReadSignIn(l.m.signerFile())
+	}
 	if err != nil {
-		return State{}, err
+		return State{}, fmt.Errorf("%w; `stockade up` makes new ones", err)
 	}
 	return State{Up: true, Detail: strings.Join(slices.Sorted(maps.Keys(callers)), ", ")}, nil
 }

@@ -250,9 +250,9 @@ func (a *App) placeCmd() *cobra.Command {
 		Use: "place", Short: "Print where the cluster is, as JSON for programs", Args: cobra.NoArgs,
 		Long: `Print what a program needs in order to use the cluster from outside of the seal: its
 identity, its nodes, the descriptor of its targets, what kode-gopher is given there (the
-digests of its callers' tokens and the range's certificate authority), and a kubeconfig
-that leads through the gate on this machine's loopback address. The kubeconfig is a
-secret. Exit code 3 means that there is no cluster.`,
+digests of its callers' tokens, the public keys of who signs ID tokens, and the range's
+certificate authority), and a kubeconfig that leads through the gate on this machine's
+loopback address. The kubeconfig is a secret. Exit code 3 means that there is no cluster.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {

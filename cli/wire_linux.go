@@ -310,15 +310,17 @@ func (m machine) place(ctx context.Context, rep *progress.Reporter) (*Place, err
 		p.Healthy, p.Reason = false, "the gate is closed; `stockade up` opens it"
 		return p, nil
 	}
+	g, err := m.given(ctx)
+	if err != nil && p.Healthy {
+		// Without it nobody can deploy kode-gopher. `up` makes it again: like a closed
+		// gate, it is no reason to make another cluster.
+		p.Healthy, p.Reason = false, err.Error()
+		return p, nil
+	}
+	p.Tokens, p.SignerKeys, p.RangeCA = g.tokens, g.signerKeys, g.ca
 	if p.Kubeconfig, err = kind.GateKubeconfig(m.home, gate); err != nil {
 		return nil, err
 	}
-	g, err := m.given(ctx)
-	if err != nil && p.Healthy {
-		// Without it nobody can deploy kode-gopher.
-		p.Healthy, p.Reason = false, err.Error()
-	}
-	p.Tokens, p.SignerKeys, p.RangeCA = g.tokens, g.signerKeys, g.ca
 	p.Descriptor, err = descriptor.Read(m.descriptorFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
