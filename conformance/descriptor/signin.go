@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 )
@@ -45,8 +46,13 @@ func ReadSignIn(path string) (*suite.SignIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading who signs ID tokens: %s: %w", path, err)
 	}
-	if s.Issuer == "" || s.ClientID == "" || len(s.Emails) == 0 || len(s.Domains) == 0 {
-		return nil, fmt.Errorf("reading who signs ID tokens: %s must name an issuer, a clientID, and whom the server lets in, by emails and by domains", path)
+	if s.Issuer == "" || s.ClientID == "" || len(s.Emails)+len(s.Domains) == 0 {
+		return nil, fmt.Errorf("reading who signs ID tokens: %s must name an issuer, a clientID, and whom the server lets in, by emails or by domains", path)
+	}
+	for _, e := range s.Emails {
+		if user, domain, is := strings.Cut(e, "@"); !is || user == "" || domain == "" {
+			return nil, fmt.Errorf("reading who signs ID tokens: %s has emails that are no addresses", path)
+		}
 	}
 	return &suite.SignIn{
 		Issuer: s.Issuer, ClientID: s.ClientID, KeyID: s.KeyID, Public: &key.PublicKey, Emails: s.Emails, Domains: s.Domains,

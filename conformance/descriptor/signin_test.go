@@ -72,8 +72,8 @@ func TestASignersFileIsCheckedAndNeverQuoted(t *testing.T) {
 		"not of the curve":    func(s *SignIn) { s.Key = onCurve(t, elliptic.P384()) },
 		"must name an issuer": func(s *SignIn) { s.Issuer = "" },
 		"a clientID":          func(s *SignIn) { s.ClientID = "" },
-		"by emails":           func(s *SignIn) { s.Emails = nil },
-		"by domains":          func(s *SignIn) { s.Domains = nil },
+		"by emails or":        func(s *SignIn) { s.Emails, s.Domains = nil, nil },
+		"no addresses":        func(s *SignIn) { s.Emails = []string{"example.com"} },
 	} {
 		s := good
 		change(&s)

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,19 +84,26 @@ func (c idClaims) but(others idClaims) idClaims {
 	return out
 }
 
-// member is somebody of a listed domain, guest somebody whose address is listed; both
-// of an account that a Workspace manages. The nonce tells their runs apart.
-func member(s *suite.SignIn, nonce string) idClaims {
-	now := time.Now()
-	return idClaims{
-		"iss": s.Issuer, "aud": s.ClientID, "azp": s.ClientID, "sub": "stockade" + nonce, "email": "member@" + s.Domains[0], "email_verified": true, "hd": s.Domains[0],
-		"iat": now.Add(-time.Minute).Unix(), "exp": now.Add(10 * time.Minute).Unix(),
+// listed are right claims of those whom the server lets in: somebody of a listed
+// domain, and somebody whose address is listed, as far as there are such; at least one.
+// Both have an account that a Workspace manages. The nonce tells their runs apart.
+func listed(s *suite.SignIn, nonce string) []idClaims {
+	of := func(who, address string) idClaims {
+		_, domain, _ := strings.Cut(address, "@")
+		now := time.Now()
+		return idClaims{
+			"iss": s.Issuer, "aud": s.ClientID, "azp": s.ClientID, "sub": "stockade" + who + nonce, "email": address, "email_verified": true, "hd": domain,
+			"iat": now.Add(-time.Minute).Unix(), "exp": now.Add(10 * time.Minute).Unix(),
+		}
 	}
-}
-
-func guest(s *suite.SignIn, nonce string) idClaims {
-	_, domain, _ := strings.Cut(s.Emails[0], "@")
-	return member(s, nonce).but(idClaims{"sub": "stockadeguest" + nonce, "email": s.Emails[0], "hd": domain})
+	var all []idClaims
+	for _, d := range s.Domains[:min(1, len(s.Domains))] {
+		all = append(all, of("member", "member@"+d))
+	}
+	for _, e := range s.Emails[:min(1, len(s.Emails))] {
+		all = append(all, of("guest", e))
+	}
+	return all
 }
 
 // joseHeader is the part of a token that says how it is signed.
@@ -154,7 +162,7 @@ func (f *forge) add(name, token string, err error) {
 
 // worthless are tokens that prove nothing, each for one reason.
 func worthless(s *suite.SignIn, nonce string) ([]idAttempt, error) {
-	honest := member(s, nonce)
+	honest := listed(s, nonce)[0]
 	foreign, err := foreignKey()
 	if err != nil {
 		return nil, err
@@ -228,37 +236,47 @@ func publicJWK(key *ecdsa.PrivateKey) (map[string]any, error) {
 // strangers are right tokens of those who are not on the list.
 func strangers(s *suite.SignIn, nonce string) ([]idAttempt, error) {
 	const elsewhere = "elsewhere.stockade.test"
-	domain, honest := s.Domains[0], member(s, nonce)
-	_, above, _ := strings.Cut(domain, ".")
-	user, partner, _ := strings.Cut(s.Emails[0], "@")
+	honest := listed(s, nonce)[0]
 	f := &forge{}
 	but := func(name string, others idClaims) {
-		token, err := signed(s, honest.but(others))
+		c := honest.but(others)
+		address, _ := c["email"].(string)
+		domain, _ := c["hd"].(string)
+		if c["email_verified"] == true && address != "" && (slices.Contains(s.Domains, domain) || domain != "" && slices.Contains(s.Emails, address)) {
+			return // no stranger here
+		}
+		token, err := signed(s, c)
 		f.add(name, token, err)
 	}
 	but("an account of another domain", idClaims{"email": "mallory@" + elsewhere, "hd": elsewhere})
 	but("an account of no domain", idClaims{"email": "mallory@gmail.com", "hd": nil})
-	but("an address in a listed domain, of an account that it does not manage", idClaims{"hd": nil})
-	but("an address in a listed domain, of an account that another manages", idClaims{"hd": elsewhere})
-	but("an account of a domain below a listed one", idClaims{"email": "mallory@below." + domain, "hd": "below." + domain})
-	but("an account of the domain above a listed one", idClaims{"email": "mallory@" + above, "hd": above})
-	but("an account of a domain that ends as a listed one does", idClaims{"email": "mallory@not" + domain, "hd": "not" + domain})
-	but("an account of a domain that begins as a listed one does", idClaims{"email": "mallory@" + domain + ".attacker.test", "hd": domain + ".attacker.test"})
-	// The long s is a letter whose upper case is an ASCII one.
-	if alike := strings.Replace(domain, "s", "\u017f", 1); alike != domain {
-		but("an account of a domain that looks like a listed one", idClaims{"email": "mallory@" + alike, "hd": alike})
-	}
-	but("an account of two domains", idClaims{"hd": elsewhere + "," + domain})
 	but("an account whose address is not verified", idClaims{"email_verified": false})
 	but("an account of which is not said whether its address is verified", idClaims{"email_verified": nil})
 	but("an account without an address", idClaims{"email": nil})
-	if !strings.HasSuffix(s.Emails[0], "@gmail.com") { // for whose addresses Google speaks itself
-		but("a listed address, of an account that nobody manages", idClaims{"email": s.Emails[0], "hd": nil})
+	for _, domain := range s.Domains[:min(1, len(s.Domains))] {
+		_, above, _ := strings.Cut(domain, ".")
+		but("an address in a listed domain, of an account that it does not manage", idClaims{"email": "member@" + domain, "hd": nil})
+		but("an address in a listed domain, of an account that another manages", idClaims{"email": "member@" + domain, "hd": elsewhere})
+		but("an account of a domain below a listed one", idClaims{"email": "mallory@below." + domain, "hd": "below." + domain})
+		but("an account of the domain above a listed one", idClaims{"email": "mallory@" + above, "hd": above})
+		but("an account of a domain that ends as a listed one does", idClaims{"email": "mallory@not" + domain, "hd": "not" + domain})
+		but("an account of a domain that begins as a listed one does", idClaims{"email": "mallory@" + domain + ".attacker.test", "hd": domain + ".attacker.test"})
+		// The long s is a letter whose upper case is an ASCII one.
+		if alike := strings.Replace(domain, "s", "\u017f", 1); alike != domain {
+			but("an account of a domain that looks like a listed one", idClaims{"email": "mallory@" + alike, "hd": alike})
+		}
+		but("an account of two domains", idClaims{"hd": elsewhere + "," + domain})
 	}
-	but("a listed address with something before it", idClaims{"email": "x" + s.Emails[0], "hd": elsewhere})
-	but("a listed address with something behind it", idClaims{"email": s.Emails[0] + ".attacker.test", "hd": elsewhere})
-	but("a listed address with a tag", idClaims{"email": user + "+tag@" + partner, "hd": elsewhere})
-	but("a listed address and another", idClaims{"email": "mallory@" + elsewhere + "," + s.Emails[0], "hd": elsewhere})
+	for _, address := range s.Emails[:min(1, len(s.Emails))] {
+		user, partner, _ := strings.Cut(address, "@")
+		if partner != "gmail.com" { // for whose addresses Google speaks itself
+			but("a listed address, of an account that nobody manages", idClaims{"email": address, "hd": nil})
+		}
+		but("a listed address with something before it", idClaims{"email": "x" + address, "hd": elsewhere})
+		but("a listed address with something behind it", idClaims{"email": address + ".attacker.test", "hd": elsewhere})
+		but("a listed address with a tag", idClaims{"email": user + "+tag@" + partner, "hd": elsewhere})
+		but("a listed address and another", idClaims{"email": "mallory@" + elsewhere + "," + address, "hd": elsewhere})
+	}
 	return f.all, f.err
 }
 
@@ -288,12 +306,12 @@ func signIn(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		return []verdict.Step{probe.Failed("sign in", verdict.ToolMissing, noSignIn)}
 	}
 	var steps []verdict.Step
-	for _, who := range []struct {
-		name   string
-		claims idClaims
-	}{{"somebody of a listed domain", member(env.SignIn, env.Nonce)}, {"somebody whose address is listed", guest(env.SignIn, env.Nonce)}} {
-		name := "open a session and end it as " + who.name
-		token, err := signed(env.SignIn, who.claims)
+	for _, who := range listed(env.SignIn, env.Nonce) {
+		name := "open a session and end it as somebody of a listed domain"
+		if slices.Contains(env.SignIn.Emails, fmt.Sprint(who["email"])) {
+			name = "open a session and end it as somebody whose address is listed"
+		}
+		token, err := signed(env.SignIn, who)
 		if err != nil {
 			steps = append(steps, probe.Failed(name, verdict.ToolMissing, "%v", err))
 			continue

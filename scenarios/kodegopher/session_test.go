@@ -5,6 +5,7 @@ package kodegopher
 import (
 	"bytes"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -26,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -521,12 +523,43 @@ func TestEachIDTokenIsRefusedForItsOwnReason(t *testing.T) {
 			seen[a.token] = true
 		}
 	}
-	honest, err := signed(signer, member(signer, testNonce))
+	honest, err := signed(signer, listed(signer, testNonce)[0])
 	require.NoError(t, err)
 	all, err := worthless(signer, testNonce)
 	require.NoError(t, err)
 	for _, a := range all {
 		assert.NotEqual(t, honest, a.token, a.name)
+	}
+}
+
+func TestSignInIsTriedAsFarAsThereIsAList(t *testing.T) {
+	_, signer := signIns(t, weak{})
+	for name, c := range map[string]struct{ emails, domains []string }{
+		"domains alone":   {nil, signer.Domains},
+		"addresses alone": {signer.Emails, nil},
+		// Somebody of the domain above is no stranger here.
+		"nested domains": {nil, []string{"eng.example.com", "example.com"}},
+	} {
+		s := *signer
+		s.Emails, s.Domains = c.emails, c.domains
+		require.NotEmpty(t, listed(&s, testNonce), name)
+		all, err := strangers(&s, testNonce)
+		require.NoError(t, err, name)
+		assert.Greater(t, len(all), 5, name)
+		google, err := auth.NewGoogle(auth.GoogleOptions{ClientID: s.ClientID, Keys: &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{s.Public}}, Emails: s.Emails, Domains: s.Domains})
+		require.NoError(t, err, name)
+		for _, a := range all {
+			id, err := google.Verify(t.Context(), a.token)
+			require.NoError(t, err, "%s: %s", name, a.name)
+			assert.False(t, id.Allowed, "%s: %s", name, a.name)
+		}
+		for _, c := range listed(&s, testNonce) {
+			token, err := signed(&s, c)
+			require.NoError(t, err)
+			id, err := google.Verify(t.Context(), token)
+			require.NoError(t, err)
+			assert.True(t, id.Allowed, "%s: %v", name, c["email"])
+		}
 	}
 }
 
