@@ -183,7 +183,10 @@ func judgePeer(peer suite.Object, ports []string, allowed []Outlet, sandbox suit
 		}
 	}
 	pods, where := manifest.Map(peer, "podSelector"), manifest.Map(peer, "namespaceSelector")
+	expressions, _ := where["matchExpressions"].([]any)
 	switch {
+	case empty(pods) && len(expressions) > 0:
+		return isUnread("the peer %v", peer)
 	case empty(pods), peer["namespaceSelector"] != nil && empty(where):
 		// Every Pod of a namespace, or whoever gives himself a label in one of his own.
 		return isOpen("%v", peer)

@@ -110,6 +110,9 @@ func within(place string, ports, allowed []string) finding {
 		return isOpen("%s at every port", place)
 	}
 	for _, p := range ports {
+		if strings.HasPrefix(p, byName) {
+			return isUnread("%s at %s", place, p)
+		}
 		if !slices.Contains(allowed, p) {
 			return isOpen("%s at %s", place, p)
 		}
@@ -117,8 +120,10 @@ func within(place string, ports, allowed []string) finding {
 	return finding{}
 }
 
-// portsOf are a rule's, "53/UDP"; a range and a name are spelled so that they are
-// nobody's.
+// byName is how a port begins that a rule names: what that is, each Pod says itself.
+const byName = "the port named "
+
+// portsOf are a rule's, "53/UDP"; a range is spelled so that it is nobody's.
 func portsOf(rule suite.Object) []string {
 	var out []string
 	for _, p := range objects(rule, "ports") {
@@ -127,7 +132,9 @@ func portsOf(rule suite.Object) []string {
 			protocol = "TCP"
 		}
 		text := "every port"
-		if p["port"] != nil {
+		if name, is := p["port"].(string); is {
+			text = byName + name
+		} else if p["port"] != nil {
 			text = fmt.Sprint(p["port"])
 		}
 		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" {

@@ -201,3 +201,17 @@ func TestWhereASandboxMaySendIsReadAsAWhole(t *testing.T) {
 	assert.True(t, NowhereElse(t.Context(), e, listed)[0].OK, "without a policy all is allowed")
 	assert.Equal(t, verdict.Unknown, SomethingLetOut(t.Context(), e)[0].Class)
 }
+
+// What is not understood is no evidence, and no breach either.
+func TestASelectorByExpressionsAndAPortByNameAreNotRead(t *testing.T) {
+	elsewhere := object{"matchExpressions": []any{object{"key": namespaceLabel, "operator": "In", "values": []any{"system"}}}}
+	for name, f := range map[string]finding{
+		"a namespace by an expression": judgePeer(object{"namespaceSelector": elsewhere}, nil, nil, nil),
+		"a port by its name":           within("the service", portsOf(object{"ports": []any{port("TCP", "http")}}), web),
+	} {
+		step := f.step(name, "nothing")
+		assert.False(t, step.OK, "%s: %+v", name, step)
+		assert.Equal(t, verdict.Unknown, step.Class, name)
+	}
+	assert.True(t, judgePeer(object{"namespaceSelector": object{}}, nil, nil, nil).step("every namespace", "").OK)
+}
