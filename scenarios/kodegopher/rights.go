@@ -55,7 +55,7 @@ func serverRights() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.server-rights",
 		Title: "Act on the cluster as the server, or as a sandbox",
-		About: "Looks as which service accounts the Pods of the namespace run, and asks the API server which rights each of them has there and in every other namespace: the server may " +
+		About: "Looks as which service accounts the Pods of the namespace run, and asks the API server which rights each of them has there and in every other namespace (but those that `stockade prove` makes): the server may " +
 			"make, read, change and end claims and read Sandboxes, the sandbox router may read Sandboxes, and everybody else, the sandboxes among them, may do what every account may. " +
 			"Then, as each account, asks for secrets, nodes, tokens and Pods, for an exec, for a Sandbox without a claim, and for changes of what holds the sandboxes: template, policies, roles and " +
 			"the namespace's labels. The control is what the server and the router need: by the same list they have it, and the requests are authorized.",

@@ -48,10 +48,19 @@ var demands = []demand{
 
 	{"privilege escalation allowed", "allowPrivilegeEscalation", InContainers(Security("allowPrivilegeEscalation", true))},
 	{"capabilities kept", "capabilities", InContainers(Security("capabilities", Object{}))},
-	{"no seccomp profile", "seccompProfile", func(spec Object) { delete(Child(spec, "securityContext"), "seccompProfile") }},
-	{"runAsNonRoot left out", "runAsNonRoot", func(spec Object) { delete(Child(spec, "securityContext"), "runAsNonRoot") }},
+	{"no seccomp profile", "seccompProfile", leftOut("seccompProfile")},
+	{"runAsNonRoot left out", "runAsNonRoot", leftOut("runAsNonRoot")},
 	{"runAsUser 0", "runAsUser", Security("runAsUser", int64(0))},
 	{"a disk of the network", "volume", Volume(Object{"nfs": Object{"server": "stockade.test", "path": "/"}})},
+}
+
+// leftOut takes a field out of every security context, the Pod's and the containers'.
+func leftOut(field string) Change {
+	without := func(o Object) { delete(Child(o, "securityContext"), field) }
+	return func(spec Object) {
+		without(spec)
+		InContainers(without)(spec)
+	}
 }
 
 func (d demand) own(step verdict.Step) verdict.Step {
