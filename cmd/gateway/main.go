@@ -85,7 +85,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	text(&s.clientID, "google-client-id", "GOOGLE_CLIENT_ID", "", "OAuth client `id` of Google sign-in; empty is without")
 	text(&s.issuer, "google-issuer", "GOOGLE_ISSUER", auth.GoogleIssuer, "`URL` of who signs ID tokens")
 	text(&s.keysURL, "google-keys", "GOOGLE_KEYS_URL", auth.GoogleKeys, "`URL` of the signer's keys")
-	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`paths`, by comma, of the signer's keys, instead of asking for them")
+	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`paths`, by comma, of the signer's keys, read at the start, instead of asking for them")
 	text(&s.emails, "allow-emails", "ALLOW_EMAILS", "", "`addresses` that may sign in, by comma")
 	text(&s.domains, "allow-domains", "ALLOW_DOMAINS", "", "Workspace `domains` whose members may sign in, by comma")
 	return s, program.Parse(fs, args)

@@ -175,6 +175,9 @@ func ParseKeys(sets ...io.Reader) (KeySet, error) {
 			keys = append(keys, k.Key)
 		}
 	}
+	if len(keys) == 0 {
+		return nil, errors.New("reading the keys: there is none")
+	}
 	return &oidc.StaticKeySet{PublicKeys: keys}, nil
 }
 
