@@ -143,7 +143,7 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 		"the mutant, held. It is put together from the reports of several runs (times in UTC), because the\n" +
 		"whole matrix takes more than an hour on two cores. `stockade prove` prints it anew. CI proves a cover,\n" +
 		"in which every scenario meets at least one of its mutants: the reference's for each commit, and those\n" +
-		"of the other systems in turn.\n" +
+		"of the other systems in turn, one in each run.\n" +
 		"What each mutant weakens is in [mutants](mutants.md).\n\n")
 	fmt.Fprintf(&b, "%d cells are declared, and %d of them were seen.\n", declared, counted)
 	section := func(title, head string, lines *strings.Builder) {
