@@ -315,8 +315,10 @@ func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutan
 		if len(picked) == 0 {
 			return nil, nil, fmt.Errorf("choosing mutants: none of %s can be felt here, because the target lacks what they need", strings.Join(o.Mutants, ", "))
 		}
+	}
+	if len(o.Mutants) > 0 && !o.Whole {
 		scenarios = slices.DeleteFunc(scenarios, func(s *suite.Scenario) bool {
-			return !o.Whole && s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
+			return s.ID != o.Profile.Canary && !slices.ContainsFunc(picked, func(m prove.Mutant) bool {
 				return slices.Contains(m.Kills, s.ID) || slices.Contains(m.Holds, s.ID)
 			})
 		})
