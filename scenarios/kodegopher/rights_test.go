@@ -13,6 +13,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/scenarios/reading/fake"
 )
 
 type object = suite.Object
@@ -38,8 +39,7 @@ func (a *api) do(_ context.Context, as suite.Identity, r suite.Request) (suite.A
 	case strings.HasSuffix(r.Path, "reviews"):
 		spec, _ := r.Body["spec"].(object)
 		ns, _ := spec["namespace"].(string)
-		return suite.Answer{Code: 201, Object: object{"status": object{"incomplete": false, "resourceRules": append([]any{
-			grant("authorization.k8s.io", "selfsubjectrulesreviews", "create")}, a.rights[account+" "+ns]...)}}}, nil
+		return fake.Review(a.rights[account+" "+ns]...), nil
 	case slices.Contains(a.may, account):
 		return suite.Answer{Code: 404}, nil
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
 	"github.com/stockade-dev/stockade/scenarios/reading"
+	"github.com/stockade-dev/stockade/scenarios/reading/fake"
 )
 
 const image = "stockade.local/playground@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -491,23 +492,6 @@ func pod(name string, spec object) object {
 		"status": object{"phase": "Running", "conditions": []any{object{"type": "Ready", "status": "True"}}}}
 }
 
-func right(groups, resources, verbs string) any {
-	split := func(s string) (out []any) {
-		for x := range strings.SplitSeq(s, " ") {
-			out = append(out, x)
-		}
-		return out
-	}
-	return object{"apiGroups": split(groups), "resources": split(resources), "verbs": split(verbs)}
-}
-
-func review(more ...any) suite.Answer {
-	return suite.Answer{Code: 201, Object: object{"status": object{"incomplete": false,
-		"resourceRules":    append([]any{right("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create")}, more...),
-		"nonResourceRules": []any{object{"verbs": []any{"get"}, "nonResourceURLs": []any{"/api", "/api/*", "/healthz", "/version/"}}},
-	}}}
-}
-
 func TestAProgramOfAnotherAccountIsFound(t *testing.T) {
 	as := func(account string) object { return pod("p", object{"serviceAccountName": account}) }
 	waiting, done := as("execution"), as("ops")
@@ -534,10 +518,10 @@ func space(name string, labels object) object {
 }
 
 func TestTheServiceAsksAsItself(t *testing.T) {
-	own := right("", "pods", "create delete get list watch")
+	own := fake.Right("", "pods", "create delete get list watch")
 	c := cluster{
 		core("playground-system", "pods"):                       listOf(pod("execution", object{"serviceAccountName": "execution"})),
-		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": review(),
+		"/apis/authorization.k8s.io/v1/selfsubjectrulesreviews": fake.Review(),
 		"/api/v1/namespaces": listOf(space("default", nil), space("kube-system", nil), space("playground", nil), space("playground-system", nil),
 			space("elsewhere", nil), space("mutant-x", object{"stockade.dev/mutant": "true"})),
 	}
@@ -565,7 +549,7 @@ func TestTheServiceAsksAsItself(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []any{"playground", "playground-system", "default", "kube-system", "elsewhere"}, reviewed)
 	// What it may do in the playground it may do nowhere else.
-	c["/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"] = review(own)
+	c["/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"] = fake.Review(own)
 	n := 0
 	for _, step := range executionRights().Ask(t.Context(), e) {
 		if step.OK {

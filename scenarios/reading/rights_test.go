@@ -5,7 +5,6 @@ package reading
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +12,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 	"github.com/stockade-dev/stockade/scenarios/manifest"
+	"github.com/stockade-dev/stockade/scenarios/reading/fake"
 )
 
 func TestWhoMayIsToldFromTheAnswer(t *testing.T) {
@@ -40,29 +40,12 @@ func TestWhoMayIsToldFromTheAnswer(t *testing.T) {
 	}
 }
 
-func right(groups, resources, verbs string) any {
-	split := func(s string) (out []any) {
-		for x := range strings.SplitSeq(s, " ") {
-			out = append(out, x)
-		}
-		return out
-	}
-	return object{"apiGroups": split(groups), "resources": split(resources), "verbs": split(verbs)}
-}
-
-func review(more ...any) suite.Answer {
-	return suite.Answer{Code: 201, Object: object{"status": object{"incomplete": false,
-		"resourceRules":    append([]any{right("authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews", "create")}, more...),
-		"nonResourceRules": []any{object{"verbs": []any{"get"}, "nonResourceURLs": []any{"/api", "/api/*", "/healthz", "/version/"}}},
-	}}}
-}
-
 func TestRightsAreComparedWithAllThatSomebodyMayHave(t *testing.T) {
 	onPods := []string{"create /pods", "delete /pods", "get /pods", "list /pods", "watch /pods", "create /pods/exec", "get /pods/exec"}
-	own := right("", "pods", "create delete get list watch")
-	enter := right("", "pods/exec", "create get")
+	own := fake.Right("", "pods", "create delete get list watch")
+	enter := fake.Right("", "pods/exec", "create get")
 	with := func(change func(status object)) suite.Answer {
-		a := review(own)
+		a := fake.Review(own)
 		change(manifest.Child(a.Object, "status"))
 		return a
 	}
@@ -72,14 +55,14 @@ func TestRightsAreComparedWithAllThatSomebodyMayHave(t *testing.T) {
 		ok     bool
 		want   verdict.Class
 	}{
-		"what it may have":      {review(own, enter), nil, false, verdict.Absent},
-		"less":                  {review(), nil, false, verdict.Absent},
-		"secrets":               {review(own, right("", "secrets", "get")), nil, true, ""},
-		"one secret by name":    {review(object{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get"}, "resourceNames": []any{"a"}}), nil, true, ""},
-		"another verb":          {review(right("", "pods", "patch")), nil, true, ""},
-		"everything":            {review(right("*", "*", "*")), nil, true, ""},
-		"Pods of another group": {review(right("metrics.k8s.io", "pods", "get")), nil, true, ""},
-		"impersonation":         {review(right("", "users groups serviceaccounts", "impersonate")), nil, true, ""},
+		"what it may have":      {fake.Review(own, enter), nil, false, verdict.Absent},
+		"less":                  {fake.Review(), nil, false, verdict.Absent},
+		"secrets":               {fake.Review(own, fake.Right("", "secrets", "get")), nil, true, ""},
+		"one secret by name":    {fake.Review(object{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get"}, "resourceNames": []any{"a"}}), nil, true, ""},
+		"another verb":          {fake.Review(fake.Right("", "pods", "patch")), nil, true, ""},
+		"everything":            {fake.Review(fake.Right("*", "*", "*")), nil, true, ""},
+		"Pods of another group": {fake.Review(fake.Right("metrics.k8s.io", "pods", "get")), nil, true, ""},
+		"impersonation":         {fake.Review(fake.Right("", "users groups serviceaccounts", "impersonate")), nil, true, ""},
 		"a path": {with(func(s object) {
 			s["nonResourceRules"] = []any{object{"verbs": []any{"get"}, "nonResourceURLs": []any{"/metrics"}}}
 		}), nil, true, ""},
@@ -101,21 +84,21 @@ func TestRightsAreComparedWithAllThatSomebodyMayHave(t *testing.T) {
 
 func TestWhatSomebodyNeedsIsFoundInTheSameList(t *testing.T) {
 	needed := []string{"create /pods", "get apps/deployments"}
-	pods, apps := right("", "pods", "create get"), right("apps", "deployments", "get")
+	pods, apps := fake.Right("", "pods", "create get"), fake.Right("apps", "deployments", "get")
 	for name, c := range map[string]struct {
 		answer suite.Answer
 		err    error
 		ok     bool
 		want   verdict.Class
 	}{
-		"both":              {review(pods, apps), nil, true, ""},
-		"one":               {review(pods), nil, false, verdict.Absent},
-		"another group":     {review(pods, right("extensions", "deployments", "get")), nil, false, verdict.Absent},
-		"another verb":      {review(pods, right("apps", "deployments", "list")), nil, false, verdict.Absent},
-		"a part of one":     {review(pods, right("apps", "deployments/scale", "get")), nil, false, verdict.Absent},
-		"all verbs":         {review(pods, right("apps", "deployments", "*")), nil, true, ""},
-		"everything":        {review(right("*", "*", "*")), nil, true, ""},
-		"some by name":      {review(pods, object{"apiGroups": []any{"apps"}, "resources": []any{"deployments"}, "verbs": []any{"get"}, "resourceNames": []any{"a"}}), nil, false, verdict.Absent},
+		"both":              {fake.Review(pods, apps), nil, true, ""},
+		"one":               {fake.Review(pods), nil, false, verdict.Absent},
+		"another group":     {fake.Review(pods, fake.Right("extensions", "deployments", "get")), nil, false, verdict.Absent},
+		"another verb":      {fake.Review(pods, fake.Right("apps", "deployments", "list")), nil, false, verdict.Absent},
+		"a part of one":     {fake.Review(pods, fake.Right("apps", "deployments/scale", "get")), nil, false, verdict.Absent},
+		"all verbs":         {fake.Review(pods, fake.Right("apps", "deployments", "*")), nil, true, ""},
+		"everything":        {fake.Review(fake.Right("*", "*", "*")), nil, true, ""},
+		"some by name":      {fake.Review(pods, object{"apiGroups": []any{"apps"}, "resources": []any{"deployments"}, "verbs": []any{"get"}, "resourceNames": []any{"a"}}), nil, false, verdict.Absent},
 		"a refusal":         {suite.Answer{Code: 403}, nil, false, verdict.Absent},
 		"a lost connection": {suite.Answer{}, errors.New("reset"), false, verdict.TransportError},
 	} {
