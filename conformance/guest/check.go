@@ -44,12 +44,7 @@ func (t *Template) Check(ctx context.Context, k *kube.Client, namespace string) 
 // valid has the API server itself look: only it knows every field of the
 // installed version.
 func (t *Template) valid(ctx context.Context, k *kube.Client, namespace string) error {
-	m, err := k.Mapper.RESTMapping(templateKind.GroupKind(), templateKind.Version)
-	if err != nil {
-		return fmt.Errorf("finding the resource of SandboxTemplates (`stockade up` installs it): %w", err)
-	}
-	_, err = k.Dynamic.Resource(m.Resource).Namespace(namespace).Create(ctx, t.in(namespace),
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	err := k.Try(ctx, t.in(namespace), true)
 	switch {
 	case err == nil:
 		return nil

@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
 	"github.com/stockade-dev/stockade/overlays"
@@ -46,11 +46,11 @@ var _ runner.Ground = (*Ground)(nil)
 
 // Open deploys the template, and then opens the field as usual. Its error is
 // the reason why no sandbox of the template can be attacked.
-func (g *Ground) Open(ctx context.Context, run string, led *runner.Ledger, t runner.Timeouts) (*runner.Field, error) {
+func (g *Ground) Open(ctx context.Context, run string, led *runner.Ledger, t runner.Timeouts, sandboxes []suite.Role) (*runner.Field, error) {
 	if err := g.deploy(ctx, run, led); err != nil {
 		return nil, fmt.Errorf("deploying template %s: %w", g.Template.Name, err)
 	}
-	return g.Ground.Open(ctx, run, led, t)
+	return g.Ground.Open(ctx, run, led, t, sandboxes)
 }
 
 func (g *Ground) deploy(ctx context.Context, run string, led *runner.Ledger) error {
@@ -84,17 +84,7 @@ func (g *Ground) deploy(ctx context.Context, run string, led *runner.Ledger) err
 // admitted asks for one of the template's Sandboxes without storing it. The
 // controller would be refused as well, and tell its own log alone.
 func (g *Ground) admitted(ctx context.Context, template *unstructured.Unstructured) error {
-	kind := schema.GroupVersionKind{Group: "agents.x-k8s.io", Version: "v1beta1", Kind: "Sandbox"}
-	m, err := g.Kube.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return fmt.Errorf("finding the resource of Sandboxes (`stockade up` installs it): %w", err)
-	}
-	box := &unstructured.Unstructured{Object: map[string]any{"spec": runner.SandboxSpec(template)}}
-	box.SetGroupVersionKind(kind)
-	box.SetNamespace(g.Namespace)
-	box.SetName("dry-run")
-	_, err = g.Kube.Dynamic.Resource(m.Resource).Namespace(g.Namespace).Create(ctx, box, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
+	if err := g.Kube.Try(ctx, runner.SandboxOf(template, g.Namespace, "dry-run"), false); err != nil {
 		return fmt.Errorf("the cluster admits no sandbox of it: %w", err)
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/infra/kube"
 )
 
@@ -29,7 +30,7 @@ type opened struct {
 	times int
 }
 
-func (o *opened) Open(context.Context, string, *runner.Ledger, runner.Timeouts) (*runner.Field, error) {
+func (o *opened) Open(context.Context, string, *runner.Ledger, runner.Timeouts, []suite.Role) (*runner.Field, error) {
 	o.times++
 	return &runner.Field{}, nil
 }
@@ -60,7 +61,7 @@ func enter(t *testing.T, k *kube.Client) (*opened, *runner.Ledger, error) {
 	require.NoError(t, err)
 	inner := &opened{}
 	g := &Ground{Ground: inner, Kube: k, Template: parsed(t, whole), Namespace: "guest-1", Ready: 50 * time.Millisecond}
-	_, err = g.Open(t.Context(), "r", led, runner.Timeouts{})
+	_, err = g.Open(t.Context(), "r", led, runner.Timeouts{}, nil)
 	return inner, led, err
 }
 

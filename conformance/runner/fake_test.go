@@ -36,6 +36,7 @@ type ground struct {
 	objects   map[Ref]string // by owner's run
 	stuck     map[Ref]bool
 	led       *Ledger
+	claimed   []suite.Role
 	furnish   func(*Field)              // adds to the field
 	elsewhere map[string][]witness.Flow // of other nodes than the sandboxes'
 }
@@ -46,8 +47,8 @@ func newGround() *ground {
 
 func (g *ground) Cluster(context.Context) (string, error) { return g.cluster, nil }
 
-func (g *ground) Open(_ context.Context, run string, led *Ledger, _ Timeouts) (*Field, error) {
-	g.led = led
+func (g *ground) Open(_ context.Context, run string, led *Ledger, _ Timeouts, sandboxes []suite.Role) (*Field, error) {
+	g.led, g.claimed = led, sandboxes
 	ref := Ref{APIVersion: "v1", Kind: "SandboxClaim", Namespace: "ns", Name: "stockade-" + run}
 	if err := led.Creating(ref); err != nil {
 		return nil, err
@@ -61,15 +62,18 @@ func (g *ground) Open(_ context.Context, run string, led *Ledger, _ Timeouts) (*
 	pod := func(name, ip string) target.Pod {
 		return target.Pod{Namespace: "ns", Name: name, UID: "u-" + name, Node: "node", IP: ip}
 	}
+	boxes := map[suite.Role]target.Pod{suite.Sandbox: pod("box", "10.0.0.1"), suite.Sibling: pod("sibling", "10.0.0.2")}
 	f := &Field{
 		Pods: map[suite.Role]target.Pod{
-			suite.Sandbox: pod("box", "10.0.0.1"), suite.Sibling: pod("sibling", "10.0.0.2"),
 			suite.Control: pod("control", "10.0.0.3"), suite.Router: pod("router", "10.0.0.4"),
 		},
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true},
 		APIEnv: suite.APIEnv{
 			Namespace: "ns", Site: probe.Site{Own: "10.0.0.1", ListenPort: 47321, PublicTCP: "203.0.113.7:8080"},
 		},
+	}
+	for _, role := range sandboxes {
+		f.Pods[role] = boxes[role]
 	}
 	if g.furnish != nil {
 		g.furnish(f)

@@ -186,7 +186,7 @@ func object(kind schema.GroupVersionKind, namespace, name string) *unstructured.
 }
 
 // Open implements [Ground].
-func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*Field, error) {
+func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts, sandboxes []suite.Role) (*Field, error) {
 	k.run, k.led, k.t = run, led, t
 	if err := k.boxes.open(ctx); err != nil {
 		return nil, err
@@ -201,13 +201,16 @@ func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*
 		}
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	var a, b target.Pod
-	g.Go(func() (err error) { a, err = k.claim(gctx, suite.Sandbox); return err })
-	g.Go(func() (err error) { b, err = k.claim(gctx, suite.Sibling); return err })
+	pods := make([]target.Pod, len(sandboxes))
+	for i, role := range sandboxes {
+		g.Go(func() (err error) { pods[i], err = k.claim(gctx, role); return err })
+	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	f.Pods[suite.Sandbox], f.Pods[suite.Sibling] = a, b
+	for i, role := range sandboxes {
+		f.Pods[role] = pods[i]
+	}
 	return k.survey(ctx, f)
 }
 
@@ -262,8 +265,11 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 	changed := false
 	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
 		k.mu.Lock()
-		name := k.names[role]
+		name, claimed := k.names[role]
 		k.mu.Unlock()
+		if !claimed {
+			continue
+		}
 		rctx, cancel := context.WithTimeout(ctx, k.t.Restart)
 		var pod target.Pod
 		err := until(rctx, poll, func() bool {

@@ -92,8 +92,9 @@ type Field struct {
 // Ground is what a run needs of a cluster. Kube is the real one.
 type Ground interface {
 	Remover
-	// Open claims the sandboxes and finds everything else of the field.
-	Open(ctx context.Context, run string, led *Ledger, t Timeouts) (*Field, error)
+	// Open claims a sandbox for each of the roles, and finds everything else of the
+	// field.
+	Open(ctx context.Context, run string, led *Ledger, t Timeouts, sandboxes []suite.Role) (*Field, error)
 	// Renew returns the field with every Pod ready: it waits for restarts, and
 	// claims anew what does not come back.
 	Renew(ctx context.Context, f *Field) (*Field, error)

@@ -167,10 +167,17 @@ func owns(uid types.UID, refs []metav1.OwnerReference) bool {
 }
 
 // sandbox is a compliant Sandbox of the target's own template.
-func (c *pooled) sandbox() suite.Object { return c.k.wrap(sandboxKind, SandboxSpec(c.template)) }
+func (c *pooled) sandbox() suite.Object { return c.k.wrap(sandboxKind, sandboxSpec(c.template)) }
 
-// SandboxSpec returns, as a copy, what a template says of its Sandboxes.
-func SandboxSpec(template *unstructured.Unstructured) map[string]any {
+// SandboxOf returns a Sandbox as a template says that they are.
+func SandboxOf(template *unstructured.Unstructured, namespace, name string) *unstructured.Unstructured {
+	box := object(sandboxKind, namespace, name)
+	box.Object["spec"] = sandboxSpec(template)
+	return box
+}
+
+// sandboxSpec returns, as a copy, what a template says of its Sandboxes.
+func sandboxSpec(template *unstructured.Unstructured) map[string]any {
 	spec, _, _ := unstructured.NestedMap(template.Object, "spec") // a deep copy
 	out := map[string]any{}
 	for _, field := range []string{"podTemplate", "volumeClaimTemplates", "service"} {

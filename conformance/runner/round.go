@@ -101,7 +101,7 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 }
 
 func (sc *scene) play(ctx context.Context) error {
-	if !sc.alone || slices.ContainsFunc(sc.cases, func(t *trial) bool { return inside(t.s) }) {
+	if !sc.alone || slices.ContainsFunc(sc.cases, func(t *trial) bool { return len(t.s.Sandboxes()) > 0 }) {
 		field, err := sc.r.o.Ground.Renew(ctx, sc.r.field)
 		if err != nil {
 			return fmt.Errorf("waiting for the target: %w", err)
@@ -117,7 +117,11 @@ func (sc *scene) play(ctx context.Context) error {
 			sc.mark, sc.markErr = sc.r.o.Range.Mark(ctx)
 		}
 	}
-	sc.base, sc.baseErr = sc.r.o.Ground.Baseline(ctx, sc.field.Pods[suite.Sandbox])
+	if box, claimed := sc.field.Pods[suite.Sandbox]; claimed {
+		sc.base, sc.baseErr = sc.r.o.Ground.Baseline(ctx, box)
+	} else {
+		sc.baseErr = errors.New("no sandbox was claimed, for want of an attack that uses one")
+	}
 	stop, err := sc.listen(ctx)
 	sc.listenErr = err // of no concern to those who need no listener
 	defer stop()
@@ -131,12 +135,6 @@ func (sc *scene) play(ctx context.Context) error {
 
 func (sc *scene) needs(name string) bool {
 	return slices.ContainsFunc(sc.cases, func(t *trial) bool { return requires(t.s, name) })
-}
-
-// inside tells whether a scenario has any use for the run's sandboxes: to attack
-// from or at, to listen in, or to ask a witness of.
-func inside(s *suite.Scenario) bool {
-	return s.Attack != nil || s.Listener || len(s.Witnesses) > 0
 }
 
 func requires(s *suite.Scenario, name string) bool {
@@ -344,7 +342,10 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 	ctx, cancel := context.WithTimeout(ctx, timeout(s))
 	defer cancel()
 	env := sc.field.APIEnv
-	env.Nonce, env.Live = a.Nonce, sc.field.Pods[suite.Sandbox].Name
+	env.Nonce = a.Nonce
+	if s.Live {
+		env.Live = sc.field.Pods[suite.Sandbox].Name
+	}
 	if env.Open != nil {
 		l := &lent{open: env.Open}
 		defer l.Close()

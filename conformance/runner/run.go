@@ -146,8 +146,13 @@ func span(attempts []verdict.Attempt) (begin, end time.Time) {
 
 // attack does all the work between the ledger's opening and the cleanup.
 func (r *execution) attack(ctx context.Context) error {
-	done := r.o.Progress.Step("claiming sandboxes")
-	field, err := r.o.Ground.Open(ctx, r.id, r.led, r.o.Timeouts)
+	roles := r.sandboxes()
+	what := "claiming sandboxes"
+	if len(roles) == 0 {
+		what = "looking at the target"
+	}
+	done := r.o.Progress.Step(what)
+	field, err := r.o.Ground.Open(ctx, r.id, r.led, r.o.Timeouts, roles)
 	done("", err)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -188,13 +193,23 @@ func (r *execution) attack(ctx context.Context) error {
 	return nil
 }
 
+// sandboxes are those that some scenario of the run has a use for.
+func (r *execution) sandboxes() (roles []suite.Role) {
+	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
+		if slices.ContainsFunc(r.cases, func(c *trial) bool { return slices.Contains(c.s.Sandboxes(), role) }) {
+			roles = append(roles, role)
+		}
+	}
+	return roles
+}
+
 // oneByOne orders the trials that run alone: first those that use the sandbox and
 // leave it as it is, then the first that may kill it. While the sandbox comes back,
 // those run that have no use for it, and after them the others that may kill it.
 func oneByOne(alone, fatal []*trial) []*trial {
 	var within, outside []*trial
 	for _, c := range alone {
-		if inside(c.s) {
+		if len(c.s.Sandboxes()) > 0 {
 			within = append(within, c)
 		} else {
 			outside = append(outside, c)

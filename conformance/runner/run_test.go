@@ -573,3 +573,39 @@ func TestWhatCannotBeRemovedIsResidue(t *testing.T) {
 }
 
 var _ target.Carrier = (*faketarget.Carrier)(nil)
+
+// Two sandboxes of gVisor take longer than all that most questions take.
+func TestARunClaimsTheSandboxesThatItHasAUseForAndNoMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*suite.Scenario)
+		want   []suite.Role
+		live   string
+	}{
+		"the API server is asked":           {func(*suite.Scenario) {}, nil, ""},
+		"about a sandbox that runs":         {func(s *suite.Scenario) { s.Live = true }, []suite.Role{suite.Sandbox}, "box"},
+		"a sandbox tells of a feature":      {func(s *suite.Scenario) { s.Needs = []suite.Feature{suite.IPv6} }, []suite.Role{suite.Sandbox}, ""},
+		"the cluster tells of a feature":    {func(s *suite.Scenario) { s.Needs = []suite.Feature{suite.Admission} }, nil, ""},
+		"a witness looks at the sandboxes":  {func(s *suite.Scenario) { s.Witnesses = []suite.Witness{{Name: suite.Flows}} }, []suite.Role{suite.Sandbox, suite.Sibling}, ""},
+		"somebody listens in the sandboxes": {func(s *suite.Scenario) { s.Listener = true }, []suite.Role{suite.Sandbox, suite.Sibling}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := scenario("api.ask", nil)
+			var live []string
+			ask := func(ok bool) suite.APIAction {
+				return func(_ context.Context, env *suite.APIEnv) []verdict.Step {
+					live = append(live, env.Live)
+					return []verdict.Step{{Name: "ask", OK: ok, Class: verdict.Dropped}}
+				}
+			}
+			s.Attack, s.Control, s.Ask, s.AskControl = nil, suite.ControlSpec{}, ask(false), ask(true)
+			c.change(&s)
+			f := setup(t, s)
+			f.ground.features = map[suite.Feature]bool{suite.IPv6: true, suite.Admission: true}
+			f.o.Declared = s.Needs
+			f.run(t)
+			assert.Equal(t, c.want, f.ground.claimed)
+			require.NotEmpty(t, live)
+			assert.Equal(t, c.live, live[0], "no name of a sandbox for who does not say that one is needed")
+		})
+	}
+}

@@ -19,13 +19,15 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
+	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/conformance/witness"
 	"github.com/stockade-dev/stockade/workloads/range/world"
 )
 
-// survey fills in everything of a field that follows from its sandboxes.
+// survey fills in everything of a field that follows from its sandboxes, of which
+// there may be none.
 func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
-	box := f.Pods[suite.Sandbox]
+	box, claimed := f.Pods[suite.Sandbox]
 	if err := k.seats(ctx, f, box.Node); err != nil {
 		return nil, err
 	}
@@ -56,21 +58,11 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	if direct := f.Aliases[f.Site.APIServer]; len(direct) > 0 {
 		f.Site.APIDirect = direct[0]
 	}
-	node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading the sandbox's node: %w", err)
-	}
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP && f.Site.NodeIP == "" {
-			f.Site.NodeIP = a.Address
+	if claimed {
+		if err := k.around(ctx, &f.Site, box); err != nil {
+			return nil, err
 		}
 	}
-	f.Site.Kubelet = net.JoinHostPort(f.Site.NodeIP, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
-	pod, err := k.o.Client.Clientset.CoreV1().Pods(box.Namespace).Get(ctx, box.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading the sandbox's Pod: %w", err)
-	}
-	limits(&f.Site, pod, k.o.Most)
 	if err := k.boxes.locate(ctx, f); err != nil {
 		return nil, err
 	}
@@ -79,8 +71,28 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 			return nil, err
 		}
 	}
-	f.Site.PidsLimit = k.pidsLimit(ctx, box.Node)
 	return f, nil
+}
+
+// around adds what a sandbox's node and its declaration say.
+func (k *Kube) around(ctx context.Context, site *probe.Site, box target.Pod) error {
+	node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the sandbox's node: %w", err)
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP && site.NodeIP == "" {
+			site.NodeIP = a.Address
+		}
+	}
+	site.Kubelet = net.JoinHostPort(site.NodeIP, strconv.Itoa(int(node.Status.DaemonEndpoints.KubeletEndpoint.Port)))
+	pod, err := k.o.Client.Clientset.CoreV1().Pods(box.Namespace).Get(ctx, box.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the sandbox's Pod: %w", err)
+	}
+	limits(site, pod, k.o.Most)
+	site.PidsLimit = k.pidsLimit(ctx, box.Node)
+	return nil
 }
 
 // lookAlike begins like an allowed host, and is under .test, where a name is
@@ -262,7 +274,13 @@ func (k *Kube) Substrate(ctx context.Context, f *Field) map[string]string {
 			out[key] = value
 		}
 	}
-	box := f.Pods[suite.Sandbox]
+	if v, err := k.o.Client.Clientset.Discovery().ServerVersion(); err == nil {
+		put("kubernetes", v.GitVersion)
+	}
+	box, claimed := f.Pods[suite.Sandbox]
+	if !claimed {
+		return out // nothing ran on any node
+	}
 	if node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{}); err == nil {
 		i := node.Status.NodeInfo
 		put("node", node.Name)
@@ -271,9 +289,6 @@ func (k *Kube) Substrate(ctx context.Context, f *Field) map[string]string {
 		put("kubelet", i.KubeletVersion)
 		put("container-runtime", i.ContainerRuntimeVersion)
 		put("architecture", i.Architecture)
-	}
-	if v, err := k.o.Client.Clientset.Discovery().ServerVersion(); err == nil {
-		put("kubernetes", v.GitVersion)
 	}
 	if facts, err := k.factsNow(ctx, box); err == nil {
 		put("runtime-class", facts.RuntimeClass)

@@ -78,6 +78,11 @@ const (
 	RunIdentity Feature = "run-identity"
 )
 
+// ofSandbox tells whether a running sandbox tells of the feature.
+func (f Feature) ofSandbox() bool {
+	return f == GVisor || f == IPv6 || f == PodNetwork || f == RunIdentity
+}
+
 // NoNetworkHandler is what our own nodes call gVisor with its networking off.
 const NoNetworkHandler = "runsc-no-network"
 
@@ -248,7 +253,8 @@ type APIEnv struct {
 	Pod  func() Object
 	Site probe.Site
 
-	// Live is the name of a running sandbox of the target.
+	// Live is the name of a running sandbox of the target, for scenarios that say
+	// that they need one; empty for the others.
 	Live string
 	// Components are the namespaces of the target's own programs, Controls is
 	// that of the suite's control Pods.
@@ -387,13 +393,16 @@ type Scenario struct {
 	Attempts int
 	// Listener asks for listeners on Site.ListenPort while it runs.
 	Listener bool
+	// Live says that the API actions need a running sandbox ([APIEnv]'s Live). Where
+	// no scenario of a run has a use for one, none is claimed.
+	Live bool
 	// As names the callers as whom it opens sessions. No two scenarios are the
 	// same caller at the same time, since a user may have only so many sandboxes;
 	// where nobody authenticates, all callers are one.
 	As []string
 	// Exclusive scenarios run alone, after all others: they load the sandbox, or
-	// measure. One that is made from outside and asks no witness has no use for
-	// the run's sandboxes, and may be made while one of them comes back.
+	// measure. One that has no use for the run's sandboxes may be made while one of
+	// them comes back.
 	Exclusive bool
 	// MayKill marks attacks whose expected end is the sandbox's own death: an
 	// outside fact (the container's exit) may stand in for the completion
@@ -410,6 +419,19 @@ type Scenario struct {
 	// Mutants are the overlays under overlays/mutants that this scenario must
 	// report as Breached.
 	Mutants []string
+}
+
+// Sandboxes are the run's sandboxes that the scenario has a use for: both where it
+// is made in a Pod, where it listens and where a witness is asked, and one where the
+// API server is asked about one that runs, or one tells whether a feature is there.
+func (s *Scenario) Sandboxes() []Role {
+	switch {
+	case s.Attack != nil || s.Listener || len(s.Witnesses) > 0:
+		return []Role{Sandbox, Sibling}
+	case s.Live || slices.ContainsFunc(s.Needs, Feature.ofSandbox):
+		return []Role{Sandbox}
+	}
+	return nil
 }
 
 // ProbeOnly tells whether the verdict rests on the probe's word alone: the

@@ -167,6 +167,21 @@ func (c *Client) Get(ctx context.Context, obj *unstructured.Unstructured) (*unst
 	return live, nil
 }
 
+// Try asks the API server whether it would create an object, which it does not
+// store. Strictly is whether a field that it does not know is an error.
+func (c *Client) Try(ctx context.Context, obj *unstructured.Unstructured, strictly bool) error {
+	res, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	opts := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	if strictly {
+		opts.FieldValidation = metav1.FieldValidationStrict
+	}
+	_, err = res.Create(ctx, obj, opts)
+	return err
+}
+
 // resource returns the client for an object's kind and namespace. An object of
 // a namespaced kind without a namespace goes into "default".
 func (c *Client) resource(obj *unstructured.Unstructured) (dynamic.ResourceInterface, error) {

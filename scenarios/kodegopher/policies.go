@@ -40,6 +40,7 @@ func portPolicy() suite.Scenario {
 			return reading.NobodyElse(ctx, env, servers)
 		},
 		AskControl: reading.SomebodyLetIn,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"kode-gopher-ingress-own-namespace"},
@@ -69,6 +70,7 @@ func egressPolicy() suite.Scenario {
 			return reading.NowhereElse(ctx, env, reading.Outlets{Pods: []reading.Outlet{clusterDNS, emulator}, Addresses: caches})
 		},
 		AskControl: reading.SomethingLetOut,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"kode-gopher-shared-one-address"},
@@ -90,6 +92,7 @@ func privatePolicy() suite.Scenario {
 			return reading.NowhereElse(ctx, env, reading.Outlets{Pods: []reading.Outlet{clusterDNS, emulator}, Addresses: caches, Public: true})
 		},
 		AskControl: reading.SomethingLetOut,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"kode-gopher-nat64-hole"},
@@ -117,6 +120,7 @@ func serverPolicy() suite.Scenario {
 			})
 		},
 		AskControl: reading.SomebodyLetIn,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"kode-gopher-shared-router-sandboxes", "kode-gopher-shared-metadata-any-port"},

@@ -65,6 +65,7 @@ func routerHeaders() suite.Scenario {
 			r, err := env.Send(ctx, routerService, routerPort, suite.Message{Method: http.MethodGet, Path: "/healthz", Header: route(env, box)})
 			return []verdict.Step{replied("ask for a sandbox in use", r, err)}
 		},
+		Live:    true,
 		Accept:  []verdict.Class{verdict.Unsupported, verdict.Absent},
 		Timeout: 60 * time.Second,
 		Mutants: []string{"kode-gopher-router-namespaces"},

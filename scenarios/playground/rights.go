@@ -62,6 +62,7 @@ func executionRights() suite.Scenario {
 				{Name: "create a Pod for a run", Request: suite.Request{Verb: http.MethodPost, Path: core(env.Namespace, "pods"), Body: env.Pod()}},
 			})
 		},
+		Live:    true,
 		Accept:  []verdict.Class{verdict.HTTP403, verdict.Absent},
 		Timeout: 60 * time.Second,
 		Mutants: []string{"playground-execution-secrets", "playground-execution-own-namespace", "playground-other-account"},

@@ -205,6 +205,7 @@ func (r rule) scenario() suite.Scenario {
 		Needs:      []suite.Feature{suite.Admission},
 		Ask:        r.ask,
 		AskControl: r.control,
+		Live:       len(r.live) > 0,
 		Params:     map[string]string{"says": r.says},
 		Accept:     []verdict.Class{verdict.AdmissionDenied},
 		Timeout:    30 * time.Second,

@@ -34,6 +34,7 @@ func ownUID() suite.Scenario {
 			}
 			return []verdict.Step{*step}
 		},
+		Live:    true,
 		Accept:  []verdict.Class{verdict.Absent},
 		Timeout: runTime,
 		Mutants: []string{"playground-one-uid"},

@@ -39,6 +39,7 @@ func declaredLimits() suite.Scenario {
 			return steps
 		},
 		AskControl: findNoLimits,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Confined},
 		Timeout:    30 * time.Second,
 		Mutants: []string{"memory-limit-raised", "cpu-limit-raised", "no-storage-limit",

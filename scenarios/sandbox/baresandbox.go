@@ -29,6 +29,7 @@ func bareSandboxNetwork() suite.Scenario {
 		Severity:   suite.High,
 		Ask:        askBare,
 		AskControl: readTemplate,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Confined},
 		Timeout:    40 * time.Second,
 		Mutants:    []string{"network-unmanaged"},

@@ -34,6 +34,7 @@ func egressPolicy() suite.Scenario {
 			return append(steps, reading.Others(ctx, env, reading.Egress)...)
 		},
 		AskControl: reading.SomebodyLetIn,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"egress-one-address", "network-unmanaged"},
@@ -60,6 +61,7 @@ func ingressPolicy() suite.Scenario {
 			return reading.NobodyElse(ctx, env, router)
 		},
 		AskControl: reading.SomebodyLetIn,
+		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
 		Mutants:    []string{"ingress-own-namespace", "network-unmanaged"},
