@@ -37,9 +37,9 @@ type Stage interface {
 	// Scaffold makes what all mutants need (the exemption from admission that
 	// lets a weakened template exist at all), and returns what undoes it.
 	Scaffold(ctx context.Context) (restore func(context.Context) error, err error)
-	// Deploy puts up a mutant, and returns what takes it down; that is never
-	// nil, even with an error.
-	Deploy(ctx context.Context, m Mutant) (down func(context.Context) error, err error)
+	// Deploy puts up a mutant for these scenarios, and returns what takes it down;
+	// that is never nil, even with an error.
+	Deploy(ctx context.Context, m Mutant, scenarios []*suite.Scenario) (down func(context.Context) error, err error)
 	// Effect reads back from the cluster whether the control is weakened.
 	Effect(ctx context.Context, m Mutant) (ok bool, saw string, err error)
 	// Attack runs the scenarios and the canary against the deployed mutant.
@@ -51,8 +51,8 @@ type Options struct {
 	Stage     Stage
 	Mutants   []Mutant
 	Scenarios *suite.Registry
-	// Canary is the id of a scenario of honest work that must hold in every
-	// mutant that runs code; it tells a weakened sandbox from a broken one.
+	// Canary is the id of a scenario of honest work that must hold in every mutant
+	// that is asked to run code; it tells a weakened sandbox from a broken one.
 	Canary string
 	// Parallel is how many mutants may be up at once; 0 means 2.
 	Parallel int
@@ -62,12 +62,22 @@ type Options struct {
 }
 
 // holds returns the scenarios that must still hold in the mutant. A mutant of
-// the very scenario that serves as canary has none of its own.
-func (m Mutant) holds(canary string) []string {
-	if slices.Contains(m.Kills, canary) || slices.Contains(m.Holds, canary) {
+// the very scenario that serves as canary has none of its own. Neither has one of
+// which only the API server is asked, and which names something that must hold: a
+// sandbox in which no program runs any more would answer nothing there.
+func (o Options) holds(m Mutant) []string {
+	own := slices.Concat(m.Kills, m.Holds)
+	if slices.Contains(own, o.Canary) || len(m.Holds) > 0 && !slices.ContainsFunc(own, o.runsCode) {
 		return m.Holds
 	}
-	return append(slices.Clone(m.Holds), canary)
+	return append(slices.Clone(m.Holds), o.Canary)
+}
+
+// runsCode tells whether a scenario is made in a sandbox, or has a server run
+// programs. One that is not known may.
+func (o Options) runsCode(id string) bool {
+	s, ok := o.Scenarios.Get(id)
+	return !ok || len(s.Sandboxes()) > 0 || len(s.As) > 0
 }
 
 // ErrSurvivors is wrapped by Prove's error when a mutant was not killed.
@@ -80,7 +90,7 @@ var ErrSurvivors = errors.New("not every mutant was killed")
 // and the residue it has, with ctx's error.
 func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []string, err error) {
 	for _, m := range o.Mutants {
-		for _, id := range slices.Concat(m.holds(o.Canary), m.Kills) {
+		for _, id := range slices.Concat(o.holds(m), m.Kills) {
 			if _, ok := o.Scenarios.Get(id); !ok {
 				return nil, nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
 			}
@@ -192,7 +202,12 @@ func undecided(k runner.Kill) bool {
 // run against it could not remove, and the mutant where that stands: a taint or
 // a namespace that stays behind must not end with this process's last line.
 func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
-	down, err := o.Stage.Deploy(ctx, m)
+	holds := o.holds(m)
+	picked, err := o.Scenarios.Select(slices.Concat(holds, m.Kills)...)
+	if err != nil {
+		return Judge(m, holds, Finding{Err: err}), nil
+	}
+	down, err := o.Stage.Deploy(ctx, m, picked)
 	defer func() {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
 		defer cancel()
@@ -205,19 +220,14 @@ func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue
 		f.Effective, f.Saw, f.Err = o.Stage.Effect(ctx, m)
 	}
 	if f.Err == nil && f.Effective {
-		picked, err := o.Scenarios.Select(slices.Concat(m.holds(o.Canary), m.Kills)...)
-		if err != nil {
-			f.Err = err
-		} else {
-			f.Run, f.Err = o.Stage.Attack(ctx, m, picked)
-		}
+		f.Run, f.Err = o.Stage.Attack(ctx, m, picked)
 	}
 	if f.Run != nil {
 		for _, what := range f.Run.Residue {
 			residue = append(residue, "mutant "+m.ID+": "+what)
 		}
 	}
-	return Judge(m, o.Canary, f), residue
+	return Judge(m, holds, f), residue
 }
 
 func tally(cells []runner.Kill) string {
@@ -243,11 +253,11 @@ type Finding struct {
 	Run       *runner.Run
 }
 
-// Judge tells the fate of a mutant under each scenario it must be killed by. It
-// is a pure function, and it doubts the mutant first. A kill is a breach that a
+// Judge tells the fate of a mutant under each scenario it must be killed by, given
+// those that must hold. It is a pure function, and it doubts the mutant first. A kill is a breach that a
 // round of the attack saw: that the mutant lacks a feature which the target
 // declares is true of it before anything was tried, and kills nothing.
-func Judge(m Mutant, canary string, f Finding) []runner.Kill {
+func Judge(m Mutant, holds []string, f Finding) []runner.Kill {
 	result, attacked := map[string]verdict.Result{}, map[string]verdict.Result{}
 	if f.Run != nil {
 		for _, o := range f.Run.Outcomes {
@@ -263,7 +273,7 @@ func Judge(m Mutant, canary string, f Finding) []runner.Kill {
 	case f.Run == nil:
 		void = "was not attacked"
 	}
-	for _, id := range m.holds(canary) {
+	for _, id := range holds {
 		if r := result[id]; void == "" && r.Verdict() != verdict.Held {
 			void = fmt.Sprintf("broke more than its control: %s is %s %s: %s", id, r.Verdict(), r.Reason(), r.Detail())
 		}

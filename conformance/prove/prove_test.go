@@ -69,7 +69,7 @@ func TestOnlyAnEffectiveMutantWhoseBreachWasSeenIsKilled(t *testing.T) {
 		"not attacked":                        {Finding{Effective: true}, runner.Void},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cells := Judge(m, "honest.work", c.f)
+			cells := Judge(m, []string{"honest.work"}, c.f)
 			require.Len(t, cells, 1)
 			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
 		})
@@ -99,7 +99,7 @@ func TestAMissingFeatureKillsNoMutant(t *testing.T) {
 			for _, x := range c.rounds {
 				r.Outcomes[0].Rounds = append(r.Outcomes[0].Rounds, runner.Round{Result: x})
 			}
-			cells := Judge(m, "honest.work", Finding{Effective: true, Run: r})
+			cells := Judge(m, []string{"honest.work"}, Finding{Effective: true, Run: r})
 			require.Len(t, cells, 1)
 			assert.Equal(t, c.want, cells[0].Fate, cells[0].Detail)
 			assert.Equal(t, c.says, cells[0].Result.Verdict())
@@ -107,15 +107,32 @@ func TestAMissingFeatureKillsNoMutant(t *testing.T) {
 	}
 }
 
-// A mutant's own Holds are refusals of the API server or denials of a policy:
-// they hold on a sandbox in which no honest program runs any more, too.
+// Denials of a policy hold on a sandbox in which no honest program runs any more,
+// too; refusals of the API server are the same whether one runs or not.
 func TestTheCanaryMustHoldBesideAMutantsOwn(t *testing.T) {
-	m := Mutant{ID: "open", Kills: []string{"net.attack"}, Holds: []string{"net.attack"}}
-	assert.Equal(t, []string{"net.attack", "honest.work"}, m.holds("honest.work"))
-	m.Holds = []string{"honest.work"}
-	assert.Equal(t, []string{"honest.work"}, m.holds("honest.work"))
-	m = Mutant{ID: "rubble", Kills: []string{"honest.work"}, Holds: []string{"net.attack"}}
-	assert.Equal(t, []string{"net.attack"}, m.holds("honest.work"), "a mutant of the canary itself")
+	r := registry(t)
+	ask := func(context.Context, *suite.APIEnv) []verdict.Step { return nil }
+	for _, s := range []suite.Scenario{{ID: "api.ask"}, {ID: "api.other"}, {ID: "api.live", Live: true}, {ID: "session.open", As: []string{"alice"}}} {
+		s.Title, s.About, s.Claims, s.Kind, s.Severity = "Try", "It.", []string{"AS-06"}, suite.Guarantee, suite.High
+		s.Ask, s.AskControl, s.Accept, s.Mutants = ask, ask, []verdict.Class{verdict.Absent}, []string{"open"}
+		require.NoError(t, r.Add(s))
+	}
+	o := Options{Scenarios: r, Canary: "honest.work"}
+	for name, c := range map[string]struct {
+		m    Mutant
+		want []string
+	}{
+		"an attack in a sandbox":             {Mutant{Kills: []string{"net.attack"}, Holds: []string{"api.ask"}}, []string{"api.ask", "honest.work"}},
+		"something in a sandbox has to hold": {Mutant{Kills: []string{"api.ask"}, Holds: []string{"net.attack"}}, []string{"net.attack", "honest.work"}},
+		"a sandbox that runs is asked about": {Mutant{Kills: []string{"api.live"}, Holds: []string{"api.ask"}}, []string{"api.ask", "honest.work"}},
+		"a server runs programs":             {Mutant{Kills: []string{"session.open"}, Holds: []string{"api.ask"}}, []string{"api.ask", "honest.work"}},
+		"the API server alone":               {Mutant{Kills: []string{"api.ask"}, Holds: []string{"api.other"}}, []string{"api.other"}},
+		"nothing of its own has to hold":     {Mutant{Kills: []string{"api.ask"}}, []string{"honest.work"}},
+		"a mutant of the canary itself":      {Mutant{Kills: []string{"honest.work"}, Holds: []string{"net.attack"}}, []string{"net.attack"}},
+		"the canary is named":                {Mutant{Kills: []string{"net.attack"}, Holds: []string{"honest.work"}}, []string{"honest.work"}},
+	} {
+		assert.Equal(t, c.want, o.holds(c.m), name)
+	}
 }
 
 func TestAMutantThatCannotBeFeltIsLeftOut(t *testing.T) {
@@ -176,7 +193,7 @@ func (s *stage) Scaffold(context.Context) (func(context.Context) error, error) {
 	return func(context.Context) error { s.note("restore"); return s.restore }, nil
 }
 
-func (s *stage) Deploy(_ context.Context, m Mutant) (func(context.Context) error, error) {
+func (s *stage) Deploy(_ context.Context, m Mutant, _ []*suite.Scenario) (func(context.Context) error, error) {
 	s.mu.Lock()
 	s.up++
 	s.peak = max(s.peak, s.up)

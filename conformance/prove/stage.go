@@ -71,8 +71,10 @@ func (s *ClusterStage) find(id string) (overlays.Mutant, error) {
 	return s.Mutants[i], nil
 }
 
-// Scaffold exempts the mutants' namespaces from the reference's admission
-// policy, and waits until the API server acts on it.
+// Scaffold exempts the mutants' namespaces from the reference's admission policy.
+// The API server acts on that a moment later; what it still refuses until then, the
+// controller asks for again, and a mutant with a policy of its own is waited for
+// ([ClusterStage.inForce]).
 func (s *ClusterStage) Scaffold(ctx context.Context) (func(context.Context) error, error) {
 	during, after, err := overlays.ScaffoldBinding(s.Module)
 	if err != nil {
@@ -87,7 +89,7 @@ func (s *ClusterStage) Scaffold(ctx context.Context) (func(context.Context) erro
 }
 
 // Deploy applies a mutant and waits for its servers and its pool.
-func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Context) error, error) {
+func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.Scenario) (func(context.Context) error, error) {
 	nothing := func(context.Context) error { return nil }
 	o, err := s.find(m.ID)
 	if err != nil {
@@ -99,6 +101,11 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 	}
 	if err != nil {
 		return nothing, err
+	}
+	if !warm(o, scenarios) {
+		if err := emptyPools(objects); err != nil {
+			return nothing, err
+		}
 	}
 	settings, err := s.settings(ctx, o)
 	if err != nil {
@@ -116,6 +123,9 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 	}
 	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
 		return down, err
+	}
+	if err := s.inForce(ctx, o.Namespace(), objects); err != nil {
+		return down, fmt.Errorf("waiting for the admission policy of mutant %s: %w", m.ID, err)
 	}
 	if o.Node != nil {
 		taints, err = s.untaint(ctx, *o.Node)
@@ -135,6 +145,118 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant) (func(context.Conte
 		return down, nil
 	}
 	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), o.Pool(), s.Ready)
+}
+
+// inForce waits until the API server acts on the mutant's own admission policies,
+// which takes it a second or some after it took them: an attack before that would
+// find no policy at all instead of a weaker one. Each that denies anything is shown
+// an object that breaks many of its rules, of which a mutant lacks one. Those that
+// were changed before, the reference's exemption among them, are then in force too.
+func (s *ClusterStage) inForce(ctx context.Context, namespace string, objects []unstructured.Unstructured) error {
+	bait, err := baitOf(namespace, objects)
+	if err != nil {
+		return err
+	}
+	for _, policy := range denying(objects) {
+		if bait == nil {
+			return fmt.Errorf("the mutant has no template that could be shown to %s", policy)
+		}
+		said := "nothing yet"
+		err := wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
+			err := s.Kube.Try(ctx, bait, false)
+			if err == nil {
+				said = "the API server takes it"
+				return false, nil
+			}
+			said = err.Error()
+			return strings.Contains(said, "'"+policy+"'"), nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s refuses no %s that breaks many of its rules (%s): %w", policy, bait.GetKind(), said, err)
+		}
+	}
+	return nil
+}
+
+// denying are the policies among objects that a binding makes deny what they refuse.
+func denying(objects []unstructured.Unstructured) (policies []string) {
+	for _, o := range objects {
+		if o.GetKind() != "ValidatingAdmissionPolicyBinding" {
+			continue
+		}
+		actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
+		if policy, _, _ := unstructured.NestedString(o.Object, "spec", "policyName"); slices.Contains(actions, "Deny") {
+			policies = append(policies, policy)
+		}
+	}
+	return policies
+}
+
+// baitOf makes of a mutant's template what its admission policy has to refuse: an
+// object without a runtime class, with a token and an image that is in no registry.
+// To Pod Security, which is asked first, it is as good as the template is. It is nil
+// where there is no template.
+func baitOf(namespace string, objects []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	const name = "stockade-bait"
+	for _, o := range objects {
+		var bait *unstructured.Unstructured
+		var at []string
+		switch o.GetKind() {
+		case "SandboxTemplate":
+			bait, at = runner.SandboxOf(&o, namespace, name), []string{"spec", "podTemplate", "spec"}
+		case "PodTemplate":
+			template, _, _ := unstructured.NestedMap(o.Object, "template") // a deep copy
+			bait, at = &unstructured.Unstructured{Object: template}, []string{"spec"}
+			bait.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(podKind))
+			bait.SetNamespace(namespace)
+			bait.SetName(name)
+		default:
+			continue
+		}
+		spec, _, err := unstructured.NestedMap(bait.Object, at...)
+		if err != nil {
+			return nil, fmt.Errorf("reading the template %s: %w", o.GetName(), err)
+		}
+		delete(spec, "runtimeClassName")
+		spec["automountServiceAccountToken"] = true
+		containers, _, _ := unstructured.NestedSlice(spec, "containers")
+		for _, c := range containers {
+			if c, ok := c.(map[string]any); ok {
+				c["image"] = "nowhere.test/bait"
+			}
+		}
+		spec["containers"] = containers
+		return bait, unstructured.SetNestedMap(bait.Object, spec, at...)
+	}
+	return nil, nil //nolint:nilnil // see above
+}
+
+// warm tells whether a mutant's pool has to keep sandboxes: where a scenario is
+// about the pool, where a server takes sandboxes out of it for its sessions, and
+// where an effect is read from a Pod, which has to be there before any attack. Else
+// a pool would fill up again beside the attacks, for nobody.
+func warm(m overlays.Mutant, scenarios []*suite.Scenario) bool {
+	return m.Scope == overlays.ScopePool ||
+		slices.ContainsFunc(scenarios, func(s *suite.Scenario) bool {
+			return slices.Contains(s.Needs, suite.WarmPool) || len(s.As) > 0
+		}) ||
+		slices.ContainsFunc(m.Effect, func(e overlays.Effect) bool { return e.Kind == podKind })
+}
+
+// podKind is the kind of what a pool keeps.
+const podKind = "Pod"
+
+// emptyPools lets pools keep nothing; who claims a sandbox gets a new one.
+func emptyPools(objects []unstructured.Unstructured) error {
+	for _, o := range objects {
+		if o.GetKind() != "SandboxWarmPool" {
+			continue
+		}
+		if err := unstructured.SetNestedField(o.Object, int64(0), "spec", "replicas"); err != nil {
+			return fmt.Errorf("emptying the pool %s: %w", o.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // settings copies the ConfigMaps and Secrets of the deployment that a mutant is a
