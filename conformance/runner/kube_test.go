@@ -9,6 +9,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -440,4 +443,32 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	defer cancel()
 	(&pooled{k: k}).refilled(ctx)
 	assert.NoError(t, ctx.Err(), "it went on once the pool was whole")
+}
+
+func TestTheEndOfAFullExportIsReadWithTheNewOne(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "events.log")
+	read := func(most string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", readExport, "sh", file, most).Output()
+		return string(out), err
+	}
+	_, err := read("100")
+	require.Error(t, err, "no export is not an export without a flow")
+	write := func(name, text string, age time.Duration) {
+		path := filepath.Join(filepath.Dir(file), name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-age)))
+	}
+	write("events.log", "new\n", 0)
+	got, err := read("100")
+	require.NoError(t, err)
+	assert.Equal(t, "new\n", got)
+	write("events-2026-01-01T00-00-00.000.log", "oldest\n", time.Hour)
+	write("events-2026-01-01T00-01-00.000.log", "just before\n", time.Minute)
+	write("other.log", "not an export\n", time.Second)
+	got, err = read("100")
+	require.NoError(t, err)
+	assert.Equal(t, "just before\nnew\n", got)
+	got, err = read("7")
+	require.NoError(t, err)
+	assert.Equal(t, "re\nnew\n", got)
 }

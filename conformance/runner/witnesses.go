@@ -60,6 +60,11 @@ func (k *Kube) factsNow(ctx context.Context, p target.Pod) (suite.PodFacts, erro
 // maxFlowBytes is how much of the export's end is read.
 const maxFlowBytes = 8 << 20
 
+// readExport prints the end of Hubble's export, given the file and how many bytes.
+// The agent begins a new file when one is full, every few minutes under attack, and
+// what was seen just before that is at the end of the file before.
+const readExport = `[ -f "$1" ] || exit 3; cat $(ls -1tr "${1%.log}"*.log | tail -n 2) | tail -c "$2"`
+
 // Flows implements [Ground].
 func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
 	agent, err := k.ciliumAgent(ctx, node)
@@ -68,12 +73,12 @@ func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
 	}
 	var out, errs bytes.Buffer
 	code, err := k.o.Carrier.Exec(ctx, podRef(agent),
-		[]string{"tail", "-c", strconv.Itoa(maxFlowBytes), k.o.HubbleFile}, target.Streams{Stdout: &out, Stderr: &errs})
+		[]string{"sh", "-c", readExport, "sh", k.o.HubbleFile, strconv.Itoa(maxFlowBytes)}, target.Streams{Stdout: &out, Stderr: &errs})
 	if err != nil {
 		return nil, fmt.Errorf("reading Hubble's export: %w", err)
 	}
 	if code != 0 {
-		return nil, fmt.Errorf("reading Hubble's export: tail ended with code %d: %.200q", code, errs.String())
+		return nil, fmt.Errorf("reading Hubble's export: it ended with code %d: %.200q", code, errs.String())
 	}
 	flows, _, err := witness.ParseFlows(&out)
 	return flows, err
