@@ -77,7 +77,7 @@ func (o Options) holds(m Mutant) []string {
 // programs. One that is not known may.
 func (o Options) runsCode(id string) bool {
 	s, ok := o.Scenarios.Get(id)
-	return !ok || len(s.Sandboxes()) > 0 || len(s.As) > 0
+	return !ok || len(s.Sandboxes()) > 0 || s.Calls()
 }
 
 // ErrSurvivors is wrapped by Prove's error when a mutant was not killed.

@@ -76,6 +76,9 @@ type KubeOptions struct {
 	Clients string
 	// Most is what a sandbox of the target may declare; zero is any.
 	Most probe.Limits
+	// Bare says that nothing of the suite's own stands on the cluster, no control Pod
+	// and no range, so that questions alone can be asked of it.
+	Bare bool
 	// HubbleFile is the export's place in the Cilium agent.
 	HubbleFile string
 	ListenPort int

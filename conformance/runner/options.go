@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -135,7 +136,8 @@ type Options struct {
 	Declared []suite.Feature
 	// Range is the range's log.
 	Range witness.Range
-	// Seal proves, before the first packet, that attacks cannot leave.
+	// Seal proves, before the first packet, that attacks cannot leave. It may be nil
+	// where all scenarios are questions to the API server.
 	Seal func(ctx context.Context) error
 	// LedgerDir is where ledgers are kept.
 	LedgerDir string
@@ -164,8 +166,13 @@ func (o *Options) check() error {
 		return errors.New("the target's descriptor does not name its cluster; `stockade up` writes it anew")
 	case o.LedgerDir == "":
 		return errors.New("no folder for the ledger was given")
-	case o.Seal == nil:
-		return errors.New("no proof of the seal was given: attacks are not sent where they could leave the machine")
+	}
+	if o.Seal == nil {
+		for _, s := range o.Scenarios {
+			if !s.Question() {
+				return fmt.Errorf("no proof of the seal was given, and %s is more than a question to the API server: attacks are not sent where they could leave the machine", s.ID)
+			}
+		}
 	}
 	o.addEnforcement()
 	if o.Parallel <= 0 {

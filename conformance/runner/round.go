@@ -346,6 +346,9 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 	if s.Live {
 		env.Live = sc.field.Pods[suite.Sandbox].Name
 	}
+	if !s.Calls() {
+		env.Execute, env.SessionServer = nil, suite.SessionServer{}
+	}
 	if env.Open != nil {
 		l := &lent{open: env.Open}
 		defer l.Close()

@@ -609,3 +609,49 @@ func TestARunClaimsTheSandboxesThatItHasAUseForAndNoMore(t *testing.T) {
 		})
 	}
 }
+
+func TestWithoutASealQuestionsAloneAreAsked(t *testing.T) {
+	question := scenario("api.ask", nil)
+	step := func(ok bool) suite.APIAction {
+		return func(context.Context, *suite.APIEnv) []verdict.Step {
+			return []verdict.Step{{Name: "ask", OK: ok, Class: verdict.Dropped}}
+		}
+	}
+	question.Attack, question.Control, question.Ask, question.AskControl = nil, suite.ControlSpec{}, step(false), step(true)
+	f := setup(t, question)
+	f.o.Seal, f.o.Range = nil, nil
+	assert.Equal(t, verdict.Held, only(t, f.run(t)).Result.Verdict())
+
+	question.Ask = step(true)
+	f = setup(t, question)
+	f.o.Seal, f.o.Range = nil, nil
+	assert.Equal(t, verdict.Breached, only(t, f.run(t)).Result.Verdict())
+
+	f = setup(t, question, scenario("net.connect", denied))
+	f.o.Seal = nil
+	_, err := Execute(t.Context(), f.o)
+	require.ErrorContains(t, err, "net.connect is more than a question")
+	assert.Empty(t, f.carrier.Calls, "nothing was sent")
+}
+
+func TestWhoDoesNotSaySoIsGivenNoWayToTheTargetsServer(t *testing.T) {
+	for _, server := range []bool{false, true} {
+		s := scenario("api.ask", nil)
+		var got []bool
+		ask := func(ok bool) suite.APIAction {
+			return func(_ context.Context, env *suite.APIEnv) []verdict.Step {
+				got = append(got, env.Execute != nil, env.Open != nil, env.Send != nil)
+				return []verdict.Step{{Name: "ask", OK: ok, Class: verdict.Dropped}}
+			}
+		}
+		s.Attack, s.Control, s.Ask, s.AskControl, s.Server = nil, suite.ControlSpec{}, ask(false), ask(true), server
+		f := setup(t, s)
+		f.ground.furnish = func(field *Field) {
+			field.Execute = func(context.Context, suite.Program) (suite.Execution, error) { return suite.Execution{}, nil }
+			field.Open = func(context.Context, string) (suite.Session, error) { return nil, nil } //nolint:nilnil // it is not called
+			field.Send = func(context.Context, string, string, suite.Message) (suite.Reply, error) { return suite.Reply{}, nil }
+		}
+		f.run(t)
+		assert.Equal(t, []bool{server, server, server, server, server, server}, got)
+	}
+}

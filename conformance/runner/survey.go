@@ -28,35 +28,11 @@ import (
 // there may be none.
 func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	box, claimed := f.Pods[suite.Sandbox]
-	if err := k.seats(ctx, f, box.Node); err != nil {
-		return nil, err
-	}
-	f.Site = probe.Site{
-		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
-		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
-		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
-		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
-	}
-	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
-	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket
-	for _, name := range []string{world.AttackerHost, lookAlike} {
-		f.Site.Unlisted = append(f.Site.Unlisted, probe.Host{Name: name, Address: https(name)})
-	}
-	f.Aliases = map[string][]string{}
-	var err error
-	if f.Site.ClusterDNS, err = k.service(ctx, f, metav1.NamespaceSystem, "kube-dns", 53); err != nil {
-		return nil, err
-	}
-	if pods := f.Aliases[f.Site.ClusterDNS]; len(pods) > 0 {
-		if f.Site.DNSPod, _, err = net.SplitHostPort(pods[0]); err != nil {
-			return nil, fmt.Errorf("reading the resolver's address: %w", err)
+	f.Site, f.Aliases = probe.Site{}, map[string][]string{}
+	if !k.o.Bare {
+		if err := k.surroundings(ctx, f, box); err != nil {
+			return nil, err
 		}
-	}
-	if f.Site.APIServer, err = k.service(ctx, f, metav1.NamespaceDefault, "kubernetes", 443); err != nil {
-		return nil, err
-	}
-	if direct := f.Aliases[f.Site.APIServer]; len(direct) > 0 {
-		f.Site.APIDirect = direct[0]
 	}
 	if claimed {
 		if err := k.around(ctx, &f.Site, box); err != nil {
@@ -72,6 +48,40 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 		}
 	}
 	return f, nil
+}
+
+// surroundings finds the suite's own Pods, and all destinations of attacks.
+func (k *Kube) surroundings(ctx context.Context, f *Field, box target.Pod) error {
+	if err := k.seats(ctx, f, box.Node); err != nil {
+		return err
+	}
+	f.Site = probe.Site{
+		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
+		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
+		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
+		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+	}
+	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
+	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket
+	for _, name := range []string{world.AttackerHost, lookAlike} {
+		f.Site.Unlisted = append(f.Site.Unlisted, probe.Host{Name: name, Address: https(name)})
+	}
+	var err error
+	if f.Site.ClusterDNS, err = k.service(ctx, f, metav1.NamespaceSystem, "kube-dns", 53); err != nil {
+		return err
+	}
+	if pods := f.Aliases[f.Site.ClusterDNS]; len(pods) > 0 {
+		if f.Site.DNSPod, _, err = net.SplitHostPort(pods[0]); err != nil {
+			return fmt.Errorf("reading the resolver's address: %w", err)
+		}
+	}
+	if f.Site.APIServer, err = k.service(ctx, f, metav1.NamespaceDefault, "kubernetes", 443); err != nil {
+		return err
+	}
+	if direct := f.Aliases[f.Site.APIServer]; len(direct) > 0 {
+		f.Site.APIDirect = direct[0]
+	}
+	return nil
 }
 
 // around adds what a sandbox's node and its declaration say.

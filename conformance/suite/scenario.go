@@ -78,6 +78,16 @@ const (
 	RunIdentity Feature = "run-identity"
 )
 
+// Question tells whether the scenario asks the API server and nothing else: it sends
+// no packet, runs no program and loads nothing, so that it may be asked where nobody
+// watches what leaves.
+func (s *Scenario) Question() bool {
+	return s.Ask != nil && !s.Calls() && !s.Exclusive && !s.MayKill && !s.Listener && len(s.Witnesses) == 0
+}
+
+// Calls tells whether the scenario calls a server of the target's own.
+func (s *Scenario) Calls() bool { return s.Server || len(s.As) > 0 }
+
 // ofSandbox tells whether a running sandbox tells of the feature.
 func (f Feature) ofSandbox() bool {
 	return f == GVisor || f == IPv6 || f == PodNetwork || f == RunIdentity
@@ -393,6 +403,10 @@ type Scenario struct {
 	Attempts int
 	// Listener asks for listeners on Site.ListenPort while it runs.
 	Listener bool
+	// Server says that the API actions call a server of the target's own, or have it
+	// run programs: they get the means only then ([APIEnv]'s Execute and
+	// [SessionServer]). Those that are made As somebody do so too.
+	Server bool
 	// Live says that the API actions need a running sandbox ([APIEnv]'s Live). Where
 	// no scenario of a run has a use for one, none is claimed.
 	Live bool

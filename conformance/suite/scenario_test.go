@@ -3,12 +3,14 @@
 package suite
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
+	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
 func TestADestinationThatTheSiteLacksIsNotLookedFor(t *testing.T) {
@@ -22,4 +24,24 @@ func TestADestinationThatTheSiteLacksIsNotLookedFor(t *testing.T) {
 	own := PolicyDrop(func(s probe.Site) []string { return s.RFC1918 })
 	assert.Equal(t, []string{"10.99.0.7:8080", "172.20.0.7:8080"}, own.Flow.To(site))
 	assert.Equal(t, []string{"10.99.0.7:8080", "", "172.20.0.7:8080"}, site.RFC1918, "the site is every scenario's")
+}
+
+func TestAQuestionIsAskedOfTheAPIServerAndOfNobodyElse(t *testing.T) {
+	ask := func(context.Context, *APIEnv) []verdict.Step { return nil }
+	for name, c := range map[string]struct {
+		s    Scenario
+		want bool
+	}{
+		"the API server alone":     {Scenario{Ask: ask}, true},
+		"about a sandbox":          {Scenario{Ask: ask, Live: true}, true},
+		"an attack in a sandbox":   {Scenario{Attack: func(context.Context, *probe.Env) []verdict.Step { return nil }}, false},
+		"a server of the target's": {Scenario{Ask: ask, Server: true}, false},
+		"as somebody":              {Scenario{Ask: ask, As: []string{"alice"}}, false},
+		"a witness looks":          {Scenario{Ask: ask, Witnesses: []Witness{{Name: Flows}}}, false},
+		"it listens":               {Scenario{Ask: ask, Listener: true}, false},
+		"it loads":                 {Scenario{Ask: ask, Exclusive: true}, false},
+		"it kills":                 {Scenario{Ask: ask, MayKill: true}, false},
+	} {
+		assert.Equal(t, c.want, c.s.Question(), name)
+	}
 }

@@ -32,6 +32,7 @@ func authentication() suite.Scenario {
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc6750", "https://modelcontextprotocol.io/specification/2025-06-18/basic/authorization"},
 		Ask:        knockWithout,
 		AskControl: greet("user1"),
+		Server:     true,
 		Accept:     []verdict.Class{verdict.HTTP401},
 		Timeout:    60 * time.Second,
 		Mutants:    []string{"kode-gopher-shared-no-auth"},

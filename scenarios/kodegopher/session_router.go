@@ -66,6 +66,7 @@ func routerHeaders() suite.Scenario {
 			return []verdict.Step{replied("ask for a sandbox in use", r, err)}
 		},
 		Live:    true,
+		Server:  true,
 		Accept:  []verdict.Class{verdict.Unsupported, verdict.Absent},
 		Timeout: 60 * time.Second,
 		Mutants: []string{"kode-gopher-router-namespaces"},

@@ -35,6 +35,7 @@ func ownUID() suite.Scenario {
 			return []verdict.Step{*step}
 		},
 		Live:    true,
+		Server:  true,
 		Accept:  []verdict.Class{verdict.Absent},
 		Timeout: runTime,
 		Mutants: []string{"playground-one-uid"},
@@ -163,6 +164,7 @@ func memoryError() suite.Scenario {
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return []verdict.Step{ordinary(ctx, env)}
 		},
+		Server:  true,
 		Timeout: runTime,
 		Mutants: []string{"playground-no-python-limit"},
 	}
