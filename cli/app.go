@@ -173,6 +173,10 @@ type RunOptions struct {
 	Profile suite.Profile
 	// Place says where the targets are; nil means the place that `up` made here.
 	Place *descriptor.Descriptor
+	// Cloud is an environment on Google Cloud of which questions are asked instead, and
+	// Kubeconfig what leads to it.
+	Cloud      *descriptor.Cloud
+	Kubeconfig []byte
 	// Target is one of [Targets], or the name of Template.
 	Target string
 	// Template is a user's own, deployed for this run alone; nil for the

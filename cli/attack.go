@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/conformance/guest"
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/runner"
@@ -52,7 +51,7 @@ func (o *output) check() error {
 func (a *App) runCmd() *cobra.Command {
 	var o output
 	var profile, target, file, stack string
-	var dry bool
+	var dry, questions bool
 	cmd := &cobra.Command{
 		Use: "run [WORD…]", Short: "Attack the sandboxes, and report",
 		Long: `Attack a target from inside and report what held. A profile is a system as it is
@@ -67,6 +66,10 @@ With --template the target is a SandboxTemplate of your own: the file holds exac
 one, of extensions.agents.x-k8s.io/v1beta1. It is deployed beside the others in a
 namespace made for this run, with a warm pool of one, and removed again. Its images
 have to be on the nodes, since no registry can be reached from the seal.
+
+With --questions only those scenarios are run that ask the API server and nothing else:
+they send no packet and run no program. They need no range, so that they can be asked of
+a stack on Google Cloud as well.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --profile playground\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml\n  stockade run --stack dev",
@@ -85,6 +88,12 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 			if err != nil {
 				return err
 			}
+			if questions {
+				picked = slices.DeleteFunc(picked, func(s *suite.Scenario) bool { return !s.Question() })
+				if len(picked) == 0 {
+					return usage("--questions: none of these scenarios asks the API server alone")
+				}
+			}
 			waivers, err := a.waivers(o, a.isScenario)
 			if err != nil {
 				return err
@@ -96,24 +105,28 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 				return err
 			}
 			ctx := cmd.Context()
-			var place *descriptor.Descriptor
+			ro := RunOptions{Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress()}
 			if stack != "" {
 				// Outside of the seal, from which no state elsewhere can be read.
-				if place, err = a.stackTarget(ctx, stack); err != nil {
+				there, err := a.place(ctx, stack, questions)
+				if err != nil {
 					return err
 				}
+				ro.Place, ro.Cloud, ro.Kubeconfig = there.Place, there.Cloud, there.Kubeconfig
 			}
-			return a.sealed(ctx, func() error {
+			run := func() error {
 				return a.locked(func() error {
-					run, err := a.Runner.Run(ctx, RunOptions{
-						Place: place, Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress(),
-					})
+					run, err := a.Runner.Run(ctx, ro)
 					if errors.Is(err, guest.ErrUnfit) {
 						return usage("%w", err)
 					}
 					return a.conclude(ctx, run, nil, err, waivers, o)
 				})
-			})
+			}
+			if ro.Cloud != nil {
+				return run()
+			}
+			return a.sealed(ctx, run)
 		},
 	}
 	o.flags(cmd)
@@ -121,6 +134,7 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 	cmd.Flags().StringVar(&target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
 	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
 	cmd.Flags().StringVar(&stack, "stack", "", "attack the place that this Pulumi `stack` exports")
+	cmd.Flags().BoolVar(&questions, "questions", false, "only ask the API server: send no packet, and run no program")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
 	fixed(cmd, "profile", suite.ProfileIDs())

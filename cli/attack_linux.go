@@ -217,6 +217,9 @@ func (m machine) ledgerDir() string { return m.file("ledger") }
 
 // Run implements [Runner].
 func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
+	if o.Cloud != nil {
+		return m.ask(ctx, o)
+	}
 	f, err := m.open(ctx, o.Place, o.Progress)
 	if err != nil {
 		return nil, err
@@ -241,6 +244,42 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, incomplete("%s is not deployed here: `stockade up --profile %s` deploys it, or in a Pulumi stack the key stockade:profiles", o.Target, o.Profile.ID)
 	}
 	return f.attack(ctx, o.Target, t, enforcementOf(o.Profile, o.Target), o)
+}
+
+// ask asks questions of an environment on Google Cloud. Nothing of the suite's own
+// stands there, and nothing of this machine is used but its folders.
+func (m machine) ask(ctx context.Context, o RunOptions) (*runner.Run, error) {
+	t, ok := o.Cloud.Targets[o.Target]
+	if !ok {
+		return nil, incomplete("the stack has no target %s: it has %s", o.Target, strings.Join(slices.Sorted(maps.Keys(o.Cloud.Targets)), ", "))
+	}
+	config, err := o.Cloud.Client(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	c, err := kube.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	ground, err := runner.NewKube(runner.KubeOptions{
+		Client: c, Carrier: target.NewKube(c.Config, c.Clientset, 0), Bare: true,
+		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service, Most: mostOf(o.Profile, o.Target),
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Which cluster it is was settled by its endpoint.
+	cluster, err := ground.Cluster(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking the cluster %s (the kubeconfig of a stack needs gke-gcloud-auth-plugin, and somebody who may use the cluster): %w", o.Cloud.Cluster.Name, err)
+	}
+	at := o.Cloud.Cluster
+	return runner.Execute(ctx, runner.Options{
+		Ground: ground, Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: at.Name + "/" + o.Target,
+		Scenarios: o.Scenarios, Progress: o.Progress, Cluster: cluster, LedgerDir: m.file("ledger-cloud"), // the other one ends with this machine's cluster
+		Declared:  append(slices.Clone(o.Cloud.Features), suite.PodSecurity),
+		Substrate: map[string]string{"cluster": strings.Join([]string{at.Project, at.Location, at.Name}, "/")},
+	})
 }
 
 // Prove implements [Runner].

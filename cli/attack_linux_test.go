@@ -3,7 +3,13 @@
 package cli
 
 import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,4 +187,53 @@ func TestTheMutantsOfAKilledProofAreSeen(t *testing.T) {
 	// no more.
 	f := &field{kube: &kube.Client{Clientset: fake.NewClientset(&clean[0], &clean[1])}}
 	assert.NoError(t, f.restore(t.Context()))
+}
+
+func TestOfAClusterOnGoogleCloudTheEndpointOfTheStackIsAskedAndNoOther(t *testing.T) {
+	var asked []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/api/v1/namespaces/kube-system" {
+			_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": "u-1"}}`))
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}`))
+	}))
+	defer server.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	question, ok := all.Registry.Get("admission.reject-sysctl")
+	require.True(t, ok)
+	attack, ok := all.Registry.Get("egress.tcp-public")
+	require.True(t, ok)
+	ask := func(target, endpoint string, s *suite.Scenario) error {
+		p, _ := suite.ProfileByID(suite.DefaultProfile)
+		_, err := machine{home: t.TempDir()}.Run(t.Context(), RunOptions{
+			Profile: p, Target: target, Scenarios: []*suite.Scenario{s},
+			Cloud: &descriptor.Cloud{
+				Cluster: descriptor.CloudCluster{Name: "c", Endpoint: endpoint},
+				Targets: map[string]descriptor.Target{"reference": {Namespace: "sandboxes", Template: "t", Pool: "p"}},
+			},
+			Kubeconfig: fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "x", "clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority-data": %q}}],
+ "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}], "users": [{"name": "x", "user": {}}]}`, server.URL, ca),
+		})
+		return err
+	}
+	endpoint := strings.TrimPrefix(server.URL, "https://")
+
+	err := ask("playground", endpoint, question)
+	require.ErrorContains(t, err, "the stack has no target playground: it has reference")
+	err = ask("reference", "c.example", question)
+	require.ErrorContains(t, err, "and not to the cluster c")
+	assert.Empty(t, asked)
+
+	err = ask("reference", endpoint, attack)
+	require.ErrorContains(t, err, "egress.tcp-public is more than a question")
+
+	// There is nothing of which to ask.
+	err = ask("reference", endpoint, question)
+	require.Error(t, err)
+	assert.Equal(t, "/api/v1/namespaces/kube-system", asked[0], "first of all, which cluster it is")
+	assert.Greater(t, len(asked), 2)
 }

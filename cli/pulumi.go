@@ -82,29 +82,53 @@ func (a *App) buildPulumi(ctx context.Context) error {
 // inside the seal.
 const stackTargetEnv = "STOCKADE_STACK_TARGET"
 
-// stackTarget reads the descriptor that a stack exports: outside of the seal from the
+// stackDescriptor reads what a stack says of its targets: outside of the seal from the
 // stack's state, which may be anywhere, and inside from what was read outside.
-func (a *App) stackTarget(ctx context.Context, stack string) (*descriptor.Descriptor, error) {
+func (a *App) stackDescriptor(ctx context.Context, stack string) ([]byte, error) {
 	inside, err := a.Seal.Inside()
 	if err != nil {
 		return nil, fmt.Errorf("looking for the seal: %w", err)
 	}
-	out := []byte(a.Getenv(stackTargetEnv))
-	if !inside || len(out) == 0 {
-		out, err = a.Pulumi.Output(ctx, []string{"stack", "output", "target", "--json", "--stack", stack})
-		if err != nil {
-			return nil, fmt.Errorf("reading the target of the stack %s (`stockade pulumi -- up -s %[1]s` makes it): %w", stack, err)
-		}
-		if err := os.Setenv(stackTargetEnv, string(out)); err != nil {
-			return nil, fmt.Errorf("handing on the target of the stack %s: %w", stack, err)
-		}
+	if doc := a.Getenv(stackTargetEnv); inside && doc != "" {
+		return []byte(doc), nil
 	}
-	d, err := descriptor.Decode(out)
+	doc, err := a.stackOutput(ctx, stack, "target", "--json")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Setenv(stackTargetEnv, string(doc)); err != nil {
+		return nil, fmt.Errorf("handing on the target of the stack %s: %w", stack, err)
+	}
+	return doc, nil
+}
+
+func (a *App) stackOutput(ctx context.Context, stack, name string, flags ...string) ([]byte, error) {
+	out, err := a.Pulumi.Output(ctx, append([]string{"stack", "output", name, "--stack", stack}, flags...))
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s of the stack %s (`stockade pulumi -- up -s %[2]s` makes it): %w", name, stack, err)
+	}
+	return out, nil
+}
+
+// place says where a run of a stack goes: to the place that it describes, or where
+// that is on Google Cloud and questions are all that is asked, there.
+func (a *App) place(ctx context.Context, stack string, questions bool) (o RunOptions, err error) {
+	doc, err := a.stackDescriptor(ctx, stack)
+	if err != nil {
+		return o, err
+	}
+	if questions && descriptor.IsCloud(doc) {
+		if o.Cloud, err = descriptor.DecodeCloud(doc); err == nil {
+			o.Kubeconfig, err = a.stackOutput(ctx, stack, "kubeconfig")
+		}
+	} else {
+		o.Place, err = descriptor.Decode(doc)
+	}
 	if errors.Is(err, descriptor.ErrCloud) {
-		return nil, incomplete("attacking the stack %s: %w", stack, err)
+		return o, incomplete("attacking the stack %s: %w", stack, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the target of the stack %s: %w", stack, err)
+		return o, fmt.Errorf("reading the target of the stack %s: %w", stack, err)
 	}
-	return d, nil
+	return o, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/conformance/descriptor"
 	"github.com/stockade-dev/stockade/infra/gke/gketest"
 )
 
@@ -34,8 +35,11 @@ func targetOf(t *testing.T, environment string, config map[string]string) map[st
 		return nil
 	}, gketest.Options{Stack: environment, Config: config})
 	require.NoError(t, err)
+	doc := []byte(<-done)
+	_, err = descriptor.DecodeCloud(doc)
+	require.NoError(t, err, "it is what `stockade run --questions --stack` reads")
 	var target map[string]any
-	require.NoError(t, json.Unmarshal([]byte(<-done), &target))
+	require.NoError(t, json.Unmarshal(doc, &target))
 	return target
 }
 

@@ -6,7 +6,8 @@
 //
 // The environment tells it what to pretend: FAKE_DOCTOR=missing, FAKE_INSIDE=1,
 // FAKE_SEAL=none, FAKE_PLACE=none, FAKE_UP=LAYER|pulumi and FAKE_DOWN=LAYER (that
-// layer fails), FAKE_STACK=FILE (what a stack exports),
+// layer fails), FAKE_STACK=FILE (what a stack exports), FAKE_QUESTION=1 (there is a
+// question for the API server alone),
 // FAKE_RUN=held|breached|inconclusive|partial|error|unfit|residue|interrupt, and
 // FAKE_PROVE=killed|survived|void|none|some (none tries no mutant, some only the
 // first).
@@ -44,9 +45,13 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 	if err != nil {
 		folder = "/nonexistent"
 	}
+	registry := Registry()
+	if getenv("FAKE_QUESTION") != "" {
+		registry.MustAdd(question())
+	}
 	return &cli.App{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv, Now: func() time.Time { return T0 },
-		Home: folder, Registry: Registry(),
+		Home: folder, Registry: registry,
 		Mutants: func() ([]cli.Mutant, error) {
 			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
 				{ID: "writable-root", Title: "a writable root file system", Base: suite.DefaultProfile}}, nil
@@ -103,6 +108,15 @@ func Registry() *suite.Registry {
 	return &r
 }
 
+// question asks the API server alone.
+func question() suite.Scenario {
+	ask := func(context.Context, *suite.APIEnv) []verdict.Step { return nil }
+	return suite.Scenario{
+		ID: "rules.ask", Title: "Ask for something forbidden", About: "A made-up question.", Claims: []string{"AS-10"},
+		Kind: suite.Guarantee, Severity: suite.High, Ask: ask, AskControl: ask, Accept: []verdict.Class{verdict.AdmissionDenied}, Mutants: []string{"open-egress"},
+	}
+}
+
 // engine is a Pulumi whose command line is any command.
 type engine struct{ getenv func(string) string }
 
@@ -119,7 +133,7 @@ func (e engine) Exec(ctx context.Context, args []string) (int, error) {
 
 func (e engine) Which(context.Context) (string, error) { return "/made/up/pulumi", nil }
 
-// Output returns what the file FAKE_STACK holds, whatever is asked for. The state is
+// Output returns what the file FAKE_STACK holds, or a kubeconfig. The state is
 // somewhere that cannot be reached from inside of the seal.
 func (e engine) Output(_ context.Context, args []string) ([]byte, error) {
 	if e.getenv("FAKE_INSIDE") != "" {
@@ -127,6 +141,9 @@ func (e engine) Output(_ context.Context, args []string) ([]byte, error) {
 	}
 	if e.getenv("FAKE_STACK") == "" {
 		return nil, fmt.Errorf("running pulumi %s: exit status 255: error: no made-up stack", strings.Join(args, " "))
+	}
+	if slices.Contains(args, "kubeconfig") {
+		return []byte("a made-up kubeconfig"), nil
 	}
 	return os.ReadFile(e.getenv("FAKE_STACK"))
 }
@@ -210,6 +227,9 @@ func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error
 	o.Progress.Note("attacking %s", o.Target)
 	if o.Place != nil {
 		o.Progress.Note("at the cluster %s", o.Place.ClusterUID)
+	}
+	if o.Cloud != nil {
+		o.Progress.Note("asking %d questions of the cluster %s with %s", len(o.Scenarios), o.Cloud.Cluster.Name, o.Kubeconfig)
 	}
 	kind := m.getenv("FAKE_RUN")
 	if kind == "error" {

@@ -25,12 +25,8 @@ const (
 	Kind       = "Target"
 )
 
-// CloudKind is what an environment on Google Cloud exports. It says where the
-// sandboxes are and what they claim, and cannot be attacked yet.
-const CloudKind = "CloudTarget"
-
-// ErrCloud says what is missing there.
-var ErrCloud = errors.New("it is on Google Cloud, where there is no range and no witness yet, so that nothing could be held: `stockade plan-check --stack` judges what a plan can decide")
+// ErrCloud says what is missing on Google Cloud.
+var ErrCloud = errors.New("it is on Google Cloud, where there is no range and no witness yet: `stockade run --questions --stack` asks what its API server alone can answer, and `stockade plan-check --stack` judges what a plan can decide")
 
 // Descriptor says where the targets of one cluster are.
 type Descriptor struct {
@@ -121,10 +117,7 @@ func Read(path string) (*Descriptor, error) {
 // Decode reads and checks a descriptor's text. A field that is not known is an
 // error: it may be what somebody relies on.
 func Decode(doc []byte) (*Descriptor, error) {
-	var what struct {
-		Kind string `json:"kind"`
-	}
-	if err := yaml.Unmarshal(doc, &what); err == nil && what.Kind == CloudKind {
+	if IsCloud(doc) {
 		return nil, ErrCloud
 	}
 	var d Descriptor
