@@ -368,6 +368,9 @@ func (a *App) conclude(ctx context.Context, run *runner.Run, kills []runner.Kill
 	if err != nil {
 		return errors.Join(failed, err)
 	}
+	if p, ok := suite.ProfileByID(run.Profile); ok {
+		r.LeftOut(p.Of(a.Registry.All()))
+	}
 	if err := a.deliver(r, waivers, o); err != nil {
 		return errors.Join(failed, err)
 	}

@@ -118,6 +118,17 @@ func Compare(all []*suite.Scenario, reports ...*Report) Comparison {
 	return c
 }
 
+// LeftOut notes which of its profile's scenarios the run did not select.
+func (r *Report) LeftOut(profile []*suite.Scenario) {
+	r.Unselected = nil
+	for _, s := range profile {
+		if !slices.ContainsFunc(r.Results, func(x Result) bool { return x.ID == s.ID }) {
+			r.Unselected = append(r.Unselected, s.ID)
+		}
+	}
+	slices.Sort(r.Unselected)
+}
+
 // completed returns a copy of the report with every scenario of its profile: what
 // is missing was not run.
 func (r *Report) completed(scenarios []*suite.Scenario) *Report {

@@ -81,7 +81,7 @@ func (r Round) evidence() verdict.Evidence {
 func (r *Report) clean() {
 	text(&r.ID, &r.Profile, &r.Target, &r.Incomplete)
 	r.Started, r.Ended = r.Started.UTC(), r.Ended.UTC()
-	r.DiffersFromGKE, r.Residue = texts(r.DiffersFromGKE), texts(r.Residue)
+	r.DiffersFromGKE, r.Residue, r.Unselected = texts(r.DiffersFromGKE), texts(r.Residue), texts(r.Unselected)
 	substrate := make(map[string]string, len(r.Substrate))
 	for k, v := range r.Substrate {
 		substrate[Clean(k)] = Clean(v)

@@ -197,6 +197,9 @@ func (r *Report) tail(b *bytes.Buffer, style Style) {
 	for _, w := range r.Waivers {
 		fmt.Fprintf(b, "  waived until %s by %s: %s (%s)\n", w.Expires, w.Owner, w.Scenario, w.Reason)
 	}
+	if n := len(r.Unselected); n > 0 {
+		fmt.Fprintf(b, "  %s %d of the profile's scenarios, of which nothing is said here\n", style.paint(faint, "not selected:"), n)
+	}
 	for _, s := range r.Residue {
 		fmt.Fprintf(b, "  %s %s (`stockade cleanup` removes what a run made itself)\n", style.paint(red, "left behind:"), s)
 	}

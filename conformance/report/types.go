@@ -39,6 +39,9 @@ type Report struct {
 	Claims []Claim `json:"claims"`
 	// Results are ordered by id; each id of the profile stands here once.
 	Results []Result `json:"results"`
+	// Unselected are the profile's scenarios that the run left out, because others were
+	// asked for: of what they are about, no verdict here says anything.
+	Unselected []string `json:"unselected,omitempty"`
 	// Mutants is the kill matrix, if mutants were tried: what Held is worth.
 	Mutants []Mutant `json:"mutants,omitempty"`
 	// Waivers are those that changed the exit code of this run. They change no
