@@ -56,8 +56,9 @@ type Mutant struct {
 	Scope Scope  `json:"scope"`
 	// Kills are the scenarios that must say Breached on it.
 	Kills []string `json:"kills"`
-	// Holds are scenarios that must still say Held on it, besides the canary:
-	// they tell one missing rule from a policy that is not there (yet) at all.
+	// Holds are scenarios that must still say Held on it: they tell one missing rule
+	// from a policy that is not there (yet) at all. Where there is none, or anything
+	// runs code, the canary must hold as well.
 	Holds []string `json:"holds,omitempty"`
 	// Needs are features (suite.Feature) without which the weakening cannot be
 	// felt; where the target lacks one, the mutant is left out.

@@ -24,8 +24,8 @@ type Mutant struct {
 	Title string
 	// Kills are the scenarios that must say Breached.
 	Kills []string
-	// Holds are scenarios that must still say Held, besides the canary: they
-	// tell one weakened control from a policy that is not there at all.
+	// Holds are scenarios that must still say Held: they tell one weakened control
+	// from a policy that is not there at all.
 	Holds []string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (on a node), so that nothing else may run beside it.

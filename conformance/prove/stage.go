@@ -150,14 +150,30 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 // inForce waits until the API server acts on the mutant's own admission policies,
 // which takes it a second or some after it took them: an attack before that would
 // find no policy at all instead of a weaker one. Each that denies anything is shown
-// an object that breaks many of its rules, of which a mutant lacks one. Those that
+// an object that breaks many of its rules, of which a mutant lacks one; where none
+// denies anything, that object has to be taken. Those that
 // were changed before, the reference's exemption among them, are then in force too.
 func (s *ClusterStage) inForce(ctx context.Context, namespace string, objects []unstructured.Unstructured) error {
 	bait, err := baitOf(namespace, objects)
 	if err != nil {
 		return err
 	}
-	for _, policy := range denying(objects) {
+	denying, auditing := policies(objects)
+	if len(auditing) > 0 && bait != nil {
+		// What is in force is seen by what no other policy refuses any more.
+		said := ""
+		err := wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
+			err := s.Kube.Try(ctx, bait, false)
+			if err != nil {
+				said = err.Error()
+			}
+			return err == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("%s only writes down what it refuses, and another refuses it: %s: %w", auditing[0], said, err)
+		}
+	}
+	for _, policy := range denying {
 		if bait == nil {
 			return fmt.Errorf("the mutant has no template that could be shown to %s", policy)
 		}
@@ -178,18 +194,22 @@ func (s *ClusterStage) inForce(ctx context.Context, namespace string, objects []
 	return nil
 }
 
-// denying are the policies among objects that a binding makes deny what they refuse.
-func denying(objects []unstructured.Unstructured) (policies []string) {
+// policies are the admission policies among objects: those that a binding makes deny
+// what they refuse, and those of which it is only written down.
+func policies(objects []unstructured.Unstructured) (denying, auditing []string) {
 	for _, o := range objects {
 		if o.GetKind() != "ValidatingAdmissionPolicyBinding" {
 			continue
 		}
 		actions, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "validationActions")
-		if policy, _, _ := unstructured.NestedString(o.Object, "spec", "policyName"); slices.Contains(actions, "Deny") {
-			policies = append(policies, policy)
+		policy, _, _ := unstructured.NestedString(o.Object, "spec", "policyName")
+		if slices.Contains(actions, "Deny") {
+			denying = append(denying, policy)
+		} else {
+			auditing = append(auditing, policy)
 		}
 	}
-	return policies
+	return denying, auditing
 }
 
 // baitOf makes of a mutant's template what its admission policy has to refuse: an
@@ -238,7 +258,7 @@ func baitOf(namespace string, objects []unstructured.Unstructured) (*unstructure
 func warm(m overlays.Mutant, scenarios []*suite.Scenario) bool {
 	return m.Scope == overlays.ScopePool ||
 		slices.ContainsFunc(scenarios, func(s *suite.Scenario) bool {
-			return slices.Contains(s.Needs, suite.WarmPool) || len(s.As) > 0
+			return s.Warm || len(s.As) > 0
 		}) ||
 		slices.ContainsFunc(m.Effect, func(e overlays.Effect) bool { return e.Kind == podKind })
 }

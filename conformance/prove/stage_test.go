@@ -27,7 +27,8 @@ func TestAPoolKeepsSandboxesOnlyForWhoTakesThemOutOfIt(t *testing.T) {
 	attack := []*suite.Scenario{{ID: "net.attack"}}
 	template := overlays.Mutant{Scope: overlays.ScopeTemplate, Effect: []overlays.Effect{{Kind: "NetworkPolicy"}}}
 	assert.False(t, warm(template, attack))
-	assert.True(t, warm(template, []*suite.Scenario{{ID: "pool.claim", Needs: []suite.Feature{suite.WarmPool}}}), "it is about the pool")
+	assert.False(t, warm(template, []*suite.Scenario{{ID: "pool.own", Needs: []suite.Feature{suite.WarmPool}}}), "it makes a pool of its own")
+	assert.True(t, warm(template, []*suite.Scenario{{ID: "pool.claim", Warm: true}}), "it is about the pool")
 	assert.True(t, warm(template, []*suite.Scenario{{ID: "session.open", As: []string{"alice"}}}), "sessions take from it")
 	assert.True(t, warm(overlays.Mutant{Effect: []overlays.Effect{{Kind: "NetworkPolicy"}, {Kind: "Pod"}}}, attack), "a Pod has to be read before the attack")
 	assert.True(t, warm(overlays.Mutant{Scope: overlays.ScopePool}, attack), "it is the pool that is weaker")
@@ -119,12 +120,13 @@ func TestAMutantsPolicyIsWaitedForUntilItRefuses(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		"it takes a while":           {[]unstructured.Unstructured{template, bind("own", "Deny")}, []string{"", "the policy 'reference' denied it", "the policy 'own' denied it"}, "", 3},
-		"it never refuses":           {[]unstructured.Unstructured{template, bind("own", "Deny")}, []string{""}, "the API server takes it", -1},
-		"another refuses":            {[]unstructured.Unstructured{template, bind("own", "Deny")}, []string{"the policy 'owner' denied it"}, "'owner' denied it", -1},
-		"it only writes things down": {[]unstructured.Unstructured{template, bind("own", "Audit")}, nil, "", 0},
-		"there is none":              {[]unstructured.Unstructured{template}, nil, "", 0},
-		"nothing can be shown":       {[]unstructured.Unstructured{bind("own", "Deny")}, nil, "no template", 0},
+		"it takes a while":      {[]unstructured.Unstructured{template, bind("own", "Deny")}, []string{"", "the policy 'reference' denied it", "the policy 'own' denied it"}, "", 3},
+		"it never refuses":      {[]unstructured.Unstructured{template, bind("own", "Deny")}, []string{""}, "the API server takes it", -1},
+		"another refuses":       {[]unstructured.Unstructured{template, bind("own", "Deny")}, []string{"the policy 'owner' denied it"}, "'owner' denied it", -1},
+		"it only writes down":   {[]unstructured.Unstructured{template, bind("own", "Audit")}, []string{"the policy 'reference' denied it", ""}, "", 2},
+		"another still refuses": {[]unstructured.Unstructured{template, bind("own", "Audit")}, []string{"the policy 'reference' denied it"}, "another refuses it", -1},
+		"there is none":         {[]unstructured.Unstructured{template}, nil, "", 0},
+		"nothing can be shown":  {[]unstructured.Unstructured{bind("own", "Deny")}, nil, "no template", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
@@ -153,4 +155,27 @@ func TestAMutantsPolicyIsWaitedForUntilItRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of several denials the API server names the first alone.
+func TestAMutantHasOneAdmissionPolicyAndATemplateThatItCanBeShown(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	files, err := overlays.ModuleFS(t.Context(), "../..")
+	require.NoError(t, err)
+	seen := 0
+	for _, m := range mutants {
+		if m.Scope != overlays.ScopeAdmission {
+			continue
+		}
+		objects, err := m.Render(files)
+		require.NoError(t, err)
+		denying, auditing := policies(objects)
+		assert.Len(t, append(denying, auditing...), 1, m.ID)
+		bait, err := baitOf(m.Namespace(), objects)
+		require.NoError(t, err)
+		assert.NotNil(t, bait, m.ID)
+		seen++
+	}
+	assert.Greater(t, seen, 40)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -471,4 +472,14 @@ func TestTheEndOfAFullExportIsReadWithTheNewOne(t *testing.T) {
 	got, err = read("7")
 	require.NoError(t, err)
 	assert.Equal(t, "re\nnew\n", got)
+
+	// What is read of two files is no whole where a third has come in between.
+	bin := t.TempDir()
+	real, err := exec.LookPath("tail")
+	require.NoError(t, err)
+	rotate := fmt.Sprintf("#!/bin/sh\nif [ -f %[1]s/events.log ] && [ \"$1\" = -c ]; then mv %[1]s/events.log %[1]s/events-2026-01-01T00-02-00.000.log; echo newer >%[1]s/events.log; fi\nexec %[2]s \"$@\"\n", filepath.Dir(file), real)
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "tail"), []byte(rotate), 0o700)) //nolint:gosec // it is a program
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	_, err = read("100")
+	require.Error(t, err)
 }

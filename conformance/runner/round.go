@@ -346,6 +346,9 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 	if s.Live {
 		env.Live = sc.field.Pods[suite.Sandbox].Name
 	}
+	if !s.Stores && env.API != nil {
+		env.API = dryRuns{env.API}
+	}
 	if !s.Calls() {
 		env.Execute, env.SessionServer = nil, suite.SessionServer{}
 	}
@@ -364,6 +367,16 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 		a.Error = err.Error()
 	}
 	return a
+}
+
+// dryRuns is the API client of scenarios that do not say that they store anything.
+type dryRuns struct{ suite.Client }
+
+func (c dryRuns) Create(ctx context.Context, obj suite.Object, dryRun bool) (suite.Answer, error) {
+	if !dryRun {
+		return suite.Answer{}, errors.New("creating an object: the scenario does not say that it stores any")
+	}
+	return c.Client.Create(ctx, obj, true)
 }
 
 // guarded keeps one broken action from taking the run with it.

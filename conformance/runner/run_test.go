@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -632,6 +633,40 @@ func TestWithoutASealQuestionsAloneAreAsked(t *testing.T) {
 	_, err := Execute(t.Context(), f.o)
 	require.ErrorContains(t, err, "net.connect is more than a question")
 	assert.Empty(t, f.carrier.Calls, "nothing was sent")
+}
+
+func TestWhoDoesNotSaySoStoresNothing(t *testing.T) {
+	for _, stores := range []bool{false, true} {
+		s := scenario("api.ask", nil)
+		client := &recorder{}
+		ask := func(ok bool) suite.APIAction {
+			return func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+				_, err := env.API.Create(ctx, suite.Object{}, false)
+				assert.Equal(t, stores, err == nil)
+				_, err = env.API.Create(ctx, suite.Object{}, true)
+				require.NoError(t, err)
+				return []verdict.Step{{Name: "ask", OK: ok, Class: verdict.Dropped}}
+			}
+		}
+		s.Attack, s.Control, s.Ask, s.AskControl, s.Stores = nil, suite.ControlSpec{}, ask(false), ask(true), stores
+		f := setup(t, s)
+		f.ground.furnish = func(field *Field) { field.API = client }
+		f.run(t)
+		assert.Equal(t, map[bool]int{false: 0, true: 2}[stores], client.stored)
+	}
+}
+
+// recorder counts what is stored.
+type recorder struct {
+	suite.Client
+	stored int
+}
+
+func (r *recorder) Create(_ context.Context, _ suite.Object, dryRun bool) (suite.Answer, error) {
+	if !dryRun {
+		r.stored++
+	}
+	return suite.Answer{Code: http.StatusCreated}, nil
 }
 
 func TestWhoDoesNotSaySoIsGivenNoWayToTheTargetsServer(t *testing.T) {

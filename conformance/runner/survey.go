@@ -276,6 +276,21 @@ func (k *Kube) pidsLimit(ctx context.Context, node string) int64 {
 	return cfg.Kubelet.PodPidsLimit
 }
 
+// anyBox is a Pod of the target's that has a RuntimeClass, as its sandboxes have; empty
+// where none runs.
+func (k *Kube) anyBox(ctx context.Context) target.Pod {
+	pods, err := k.o.Client.Clientset.CoreV1().Pods(k.o.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return target.Pod{}
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; p.Spec.RuntimeClassName != nil && witness.Ready(p, "") {
+			return podRef(p)
+		}
+	}
+	return target.Pod{}
+}
+
 // Substrate implements [Ground]. What cannot be read is left out.
 func (k *Kube) Substrate(ctx context.Context, f *Field) map[string]string {
 	out := map[string]string{}
@@ -289,7 +304,11 @@ func (k *Kube) Substrate(ctx context.Context, f *Field) map[string]string {
 	}
 	box, claimed := f.Pods[suite.Sandbox]
 	if !claimed {
-		return out // nothing ran on any node
+		// Programs of the target's server run all the same, where its sandboxes do.
+		box = k.anyBox(ctx)
+	}
+	if box.Node == "" {
+		return out
 	}
 	if node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{}); err == nil {
 		i := node.Status.NodeInfo

@@ -62,8 +62,14 @@ const maxFlowBytes = 8 << 20
 
 // readExport prints the end of Hubble's export, given the file and how many bytes.
 // The agent begins a new file when one is full, every few minutes under attack, and
-// what was seen just before that is at the end of the file before.
-const readExport = `[ -f "$1" ] || exit 3; cat $(ls -1tr "${1%.log}"*.log | tail -n 2) | tail -c "$2"`
+// what was seen just before that is at the end of the file before. Where it does so
+// during the reading, a whole file may be missing in between, and it is an error.
+const readExport = `set -e
+files() { ls -1tr "${1%.log}"*.log | tail -n 2; }
+[ -f "$1" ]
+before=$(files "$1")
+for f in $before; do tail -c "$2" "$f"; done | tail -c "$2"
+[ "$before" = "$(files "$1")" ]`
 
 // Flows implements [Ground].
 func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {

@@ -79,10 +79,10 @@ const (
 )
 
 // Question tells whether the scenario asks the API server and nothing else: it sends
-// no packet, runs no program and loads nothing, so that it may be asked where nobody
+// no packet, runs no program and stores nothing, so that it may be asked where nobody
 // watches what leaves.
 func (s *Scenario) Question() bool {
-	return s.Ask != nil && !s.Calls() && !s.Exclusive && !s.MayKill && !s.Listener && len(s.Witnesses) == 0
+	return s.Ask != nil && !s.Calls() && !s.Stores && !s.Exclusive && !s.MayKill && !s.Listener && len(s.Witnesses) == 0
 }
 
 // Calls tells whether the scenario calls a server of the target's own.
@@ -407,6 +407,12 @@ type Scenario struct {
 	// run programs: they get the means only then ([APIEnv]'s Execute and
 	// [SessionServer]). Those that are made As somebody do so too.
 	Server bool
+	// Stores says that the API actions store objects, of which Pods may start: those
+	// of the others can only ask for dry runs.
+	Stores bool
+	// Warm says that they take sandboxes out of the target's pool, which has to be
+	// whole; the run's own do not count.
+	Warm bool
 	// Live says that the API actions need a running sandbox ([APIEnv]'s Live). Where
 	// no scenario of a run has a use for one, none is claimed.
 	Live bool

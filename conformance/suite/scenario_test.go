@@ -39,6 +39,7 @@ func TestAQuestionIsAskedOfTheAPIServerAndOfNobodyElse(t *testing.T) {
 		"as somebody":              {Scenario{Ask: ask, As: []string{"alice"}}, false},
 		"a witness looks":          {Scenario{Ask: ask, Witnesses: []Witness{{Name: Flows}}}, false},
 		"it listens":               {Scenario{Ask: ask, Listener: true}, false},
+		"it stores something":      {Scenario{Ask: ask, Stores: true}, false},
 		"it loads":                 {Scenario{Ask: ask, Exclusive: true}, false},
 		"it kills":                 {Scenario{Ask: ask, MayKill: true}, false},
 	} {

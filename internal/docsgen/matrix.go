@@ -139,8 +139,8 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 	var b strings.Builder
 	b.WriteString(note + "# The kill matrix, as measured\n\n")
 	b.WriteString("Each line is a cell that `stockade prove` called killed on a real cluster: the mutant was deployed,\n" +
-		"read back as weakened, and the scenario said Breached while the honest canary, and what must hold on\n" +
-		"the mutant, held. It is put together from the reports of several runs (times in UTC), because the\n" +
+		"read back as weakened, and the scenario said Breached while what must hold on the mutant held: honest\n" +
+		"work, where anything runs code, and the scenarios that the mutant names. It is put together from the reports of several runs (times in UTC), because the\n" +
 		"whole matrix takes more than an hour on two cores. `stockade prove` prints it anew. CI proves a cover,\n" +
 		"in which every scenario meets at least one of its mutants: the reference's for each commit, and those\n" +
 		"of the other systems in turn, one in each run.\n" +

@@ -43,6 +43,7 @@ func nodeTaint() suite.Scenario {
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return []verdict.Step{schedule(ctx, env, "the same Pod with the toleration", true)}
 		},
+		Stores:  true,
 		Accept:  []verdict.Class{verdict.Unschedulable},
 		Timeout: 40 * time.Second,
 		Mutants: []string{"node-untainted"},

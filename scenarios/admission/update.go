@@ -38,6 +38,7 @@ func rejectUpdate() suite.Scenario {
 			}}}}})
 		},
 		Accept:  []verdict.Class{verdict.AdmissionDenied},
+		Stores:  true,
 		Timeout: 40 * time.Second,
 		Mutants: []string{"admission-create-only"},
 	}

@@ -99,6 +99,11 @@ func holders(ctx context.Context, env *suite.APIEnv) ([]holder, *verdict.Step) {
 		}
 		found[holder{app, account}] = true
 	}
+	// No sandbox may run at the moment. They are as the template says.
+	box := env.Pod()
+	app, _ := manifest.At(box, "metadata", "labels", "app").(string)
+	account, _ := manifest.At(box, "spec", "serviceAccountName").(string)
+	found[holder{app, cmp.Or(account, "default")}] = true
 	all := slices.SortedFunc(maps.Keys(found), func(a, b holder) int {
 		return cmp.Or(cmp.Compare(len(needs[a.app]), len(needs[b.app])), cmp.Compare(a.app, b.app), cmp.Compare(a.account, b.account))
 	})

@@ -69,7 +69,9 @@ func sound() *api {
 }
 
 func (a *api) env() *suite.APIEnv {
-	some := func() object { return object{"metadata": object{}} }
+	some := func() object {
+		return object{"metadata": object{"labels": object{"app": "kode-gopher-sandbox"}}, "spec": object{}}
+	}
 	return &suite.APIEnv{Nonce: nonce, Namespace: "kg", Live: "live", Pod: some, Sandbox: some, Do: a.do}
 }
 
@@ -86,6 +88,7 @@ func TestARightThatAProgramDoesNotNeedIsFound(t *testing.T) {
 		"the router and claims":            {func(a *api) { a.rights["router kg"] = append(a.rights["router kg"], claim) }, "too many as router"},
 		"the router as the server":         {func(a *api) { a.pods[1] = program("kode-gopher-router", "server") }, "too many as server, as which kode-gopher-router runs"},
 		"a sandbox":                        {func(a *api) { a.rights["default kg"] = []any{claim} }, "too many as default, as which kode-gopher-sandbox runs"},
+		"a sandbox, none of which runs":    {func(a *api) { a.pods = slices.Delete(a.pods, 2, 4); a.rights["default kg"] = []any{claim} }, "too many as default, as which kode-gopher-sandbox runs"},
 		"a sandbox as the server":          {func(a *api) { a.pods[2] = program("kode-gopher-sandbox", "server") }, "as which kode-gopher-sandbox runs"},
 		"a sandbox that has ended":         {func(a *api) { a.pods = append(a.pods, ended(program("kode-gopher-sandbox", "server"))) }, ""},
 		"a program of another label":       {func(a *api) { a.pods = append(a.pods, program("ops", "server")) }, "as which ops runs"},

@@ -36,6 +36,7 @@ func podQuota() suite.Scenario {
 		Accept: []verdict.Class{verdict.ResourceLimit},
 		// It takes the room that others need for their own runs.
 		Exclusive: true,
+		Stores:    true,
 		Timeout:   60 * time.Second,
 		Mutants:   []string{"playground-no-quota", "playground-quota-scope"},
 	}

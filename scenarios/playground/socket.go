@@ -43,6 +43,7 @@ func runtimeSocket() suite.Scenario {
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return []verdict.Step{readPods(ctx, env, env.Controls)}
 		},
+		Live:    true, // one run there has to be
 		Accept:  []verdict.Class{verdict.Absent},
 		Timeout: 30 * time.Second,
 		Mutants: []string{"playground-runtime-socket", "playground-component-socket"},

@@ -15,6 +15,9 @@ import (
 // Selected reads the network policies of the target's namespace, and the labels of
 // its running sandbox, by which they select it.
 func Selected(ctx context.Context, env *suite.APIEnv, name string) (policies []suite.Object, labels suite.Object, step *verdict.Step) {
+	if env.Live == "" {
+		return nil, nil, &verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "no sandbox runs that could be read"}
+	}
 	pod, step := Object(ctx, env, name, "/api/v1/namespaces/"+env.Namespace+"/pods/"+env.Live)
 	if step != nil {
 		return nil, nil, step

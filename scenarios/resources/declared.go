@@ -28,6 +28,9 @@ func declaredLimits() suite.Scenario {
 		Techniques: []string{"T1499", "T1496"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/"},
 		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			if env.Live == "" {
+				return []verdict.Step{{Name: "read the running sandbox", Class: verdict.ToolMissing, Detail: "none runs"}}
+			}
 			pod, step := reading.Object(ctx, env, "read the running sandbox", "/api/v1/namespaces/"+env.Namespace+"/pods/"+env.Live)
 			if step != nil {
 				return []verdict.Step{*step}

@@ -30,6 +30,7 @@ func bareSandboxNetwork() suite.Scenario {
 		Ask:        askBare,
 		AskControl: readTemplate,
 		Live:       true,
+		Stores:     true,
 		Accept:     []verdict.Class{verdict.Confined},
 		Timeout:    40 * time.Second,
 		Mutants:    []string{"network-unmanaged"},

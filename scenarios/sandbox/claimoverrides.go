@@ -121,6 +121,7 @@ func (o override) scenario(s suite.Scenario) suite.Scenario {
 	s.Needs = []suite.Feature{suite.WarmPool}
 	s.Ask = o.ask
 	s.AskControl = claimNothing
+	s.Stores = true
 	s.Accept = []verdict.Class{verdict.Absent}
 	s.Timeout = 40 * time.Second
 	return s

@@ -27,6 +27,8 @@ func warmClaim() suite.Scenario {
 		Needs:      []suite.Feature{suite.WarmPool},
 		Ask:        askWarm,
 		AskControl: askCold,
+		Stores:     true,
+		Warm:       true,
 		// Starting Pods beside other scenarios would measure those.
 		Exclusive: true,
 		Timeout:   120 * time.Second,
