@@ -68,7 +68,8 @@ namespace made for this run, with a warm pool of one, and removed again. Its ima
 have to be on the nodes, since no registry can be reached from the seal.
 
 With --questions only those scenarios are run that ask the API server and nothing else:
-they send no packet and run no program. They need no range, so that they can be asked of
+they send no packet, run no program and store nothing, but for one sandbox that is
+claimed where one has to be looked at. They need no range, so that they can be asked of
 a stack on Google Cloud as well.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
@@ -134,7 +135,7 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 	cmd.Flags().StringVar(&target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
 	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
 	cmd.Flags().StringVar(&stack, "stack", "", "attack the place that this Pulumi `stack` exports")
-	cmd.Flags().BoolVar(&questions, "questions", false, "only ask the API server: send no packet, and run no program")
+	cmd.Flags().BoolVar(&questions, "questions", false, "only ask the API server: send no packet, run no program, store nothing")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
 	fixed(cmd, "profile", suite.ProfileIDs())
