@@ -93,7 +93,7 @@ prove: build ## Weaken one control after the other; every check has to notice
 
 .PHONY: prove-all
 prove-all: build ## The same for every system that has mutants, after `make deploy PROFILES=all`; an hour on two cores
-	for p in agent-sandbox playground kode-gopher-local kode-gopher-shared; do $(STOCKADE) prove --profile $$p; done
+	for p in agent-sandbox playground kode-gopher-local kode-gopher-shared; do $(STOCKADE) prove --scaffolds --profile $$p; done
 
 # What takes minutes is left to LONG=, which does all: a hundred sessions at once, and
 # whole runs in which the API server and the controller are restarted.

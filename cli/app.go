@@ -192,8 +192,10 @@ type ProveOptions struct {
 	Mutants []string
 	// Whole says that all of the profile must hold without them, and not only what
 	// the mutants are about.
-	Whole    bool
-	Progress *progress.Reporter
+	Whole bool
+	// Scaffolds says that what the mutants stand on is attacked before them.
+	Scaffolds bool
+	Progress  *progress.Reporter
 }
 
 // Mutant is an overlay that weakens one control.

@@ -218,7 +218,7 @@ func (a *App) isScenario(id string) bool { _, ok := a.Registry.Get(id); return o
 
 func (a *App) proveCmd() *cobra.Command {
 	var o output
-	var cover bool
+	var cover, scaffolds bool
 	var beside []string
 	var profile string
 	cmd := &cobra.Command{
@@ -230,7 +230,11 @@ void, not as killed. Without arguments all mutants of the profile are tried; wit
 --cover so many that every scenario meets at least one of its own, in about half the
 time, and with --beside as well those only that no mutant of another profile makes
 fail: for a job that proves that profile, too. A mutant that is named brings its own
-profile.`,
+profile.
+
+A mutant stands on a scaffold: the deployment without what would hide its weakening, as
+Pod Security hides a missing rule. With --scaffolds these are attacked first, by all
+that their mutants are to be caught by; what is breached there already is void on them.`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.Registry.Mutants(), cobra.ShellCompDirectiveNoFileComp
 		},
@@ -270,7 +274,7 @@ profile.`,
 			ctx := cmd.Context()
 			return a.sealed(ctx, func() error {
 				return a.locked(func() error {
-					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Whole: cover, Progress: a.progress()})
+					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Whole: cover, Scaffolds: scaffolds, Progress: a.progress()})
 					if err == nil {
 						err = unproved(named, kills)
 					}
@@ -284,6 +288,7 @@ profile.`,
 	cmd.Flags().BoolVar(&cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
 	cmd.Flags().StringSliceVar(&beside, "beside", nil, "with --cover, leave out what the mutants of these `profiles` reach")
 	fixed(cmd, "profile", suite.ProfileIDs())
+	cmd.Flags().BoolVar(&scaffolds, "scaffolds", false, "first attack what the mutants stand on, as it is")
 	fixed(cmd, "beside", suite.ProfileIDs())
 	return cmd
 }

@@ -304,6 +304,10 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
+	scaffolds, on, err := overlays.Scaffolds(mutants)
+	if err != nil {
+		return nil, nil, err
+	}
 	id, err := kind.ReadIdentity(m.home)
 	if err != nil {
 		return nil, nil, err
@@ -316,7 +320,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	}
 	kills, residue, err := prove.Prove(ctx, prove.Options{
 		Stage: &prove.ClusterStage{
-			Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle,
+			Kube: f.kube, Module: module, Mutants: slices.Concat(mutants, scaffolds), Ready: waitSandboxes, Settle: waitSettle,
 			Digests: id.Digests,
 			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
 				t := f.Targets[o.Profile.Target] // it was attacked above
@@ -328,13 +332,36 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
 			},
 		},
-		Mutants: picked, Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
+		Mutants: picked, Scaffolds: below(picked, scaffolds, on, o.Scaffolds), Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
 	})
 	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
 		err = nil // the matrix says it, and the exit code
 	}
 	return kills, run, err
+}
+
+// below tells mutants what they stand on, and returns that, with no more scenarios than
+// these mutants are to be caught by; nothing where it is not asked for.
+func below(mutants []prove.Mutant, scaffolds []overlays.Mutant, on map[string]string, asked bool) (out []prove.Mutant) {
+	if !asked {
+		return nil
+	}
+	for i := range mutants {
+		mutants[i].Scaffold = on[mutants[i].ID]
+	}
+	for _, s := range scaffolds {
+		var kills []string
+		for _, m := range mutants {
+			if m.Scaffold == s.ID {
+				kills = append(kills, m.Kills...)
+			}
+		}
+		if len(kills) > 0 {
+			out = append(out, prove.Mutant{ID: s.ID, Title: s.Title, Kills: slices.Compact(slices.Sorted(slices.Values(kills)))})
+		}
+	}
+	return out
 }
 
 // choose returns the mutants to prove, and the scenarios that must hold without
@@ -431,7 +458,7 @@ func labelled(ctx context.Context, grounds []*runner.Kube) (all []runner.Owned, 
 // restore undoes what a killed `prove` has left. On a cluster on which something is
 // still weakened for a mutant, a run would find breaches that are nobody's.
 func (f *field) restore(ctx context.Context) error {
-	mutants, err := overlays.LoadMutants()
+	mutants, err := deployable()
 	if err != nil {
 		return err
 	}
@@ -451,6 +478,16 @@ func (f *field) restore(ctx context.Context) error {
 		return incomplete("restoring what a killed `stockade prove` has weakened (`stockade cleanup` tries again, `stockade down` removes the cluster): %w", err)
 	}
 	return nil
+}
+
+// deployable are the mutants, and what they stand on.
+func deployable() ([]overlays.Mutant, error) {
+	mutants, err := overlays.LoadMutants()
+	if err != nil {
+		return nil, err
+	}
+	scaffolds, _, err := overlays.Scaffolds(mutants)
+	return append(mutants, scaffolds...), err
 }
 
 // standing are the mutants of which there is a namespace that is not on its way out.
@@ -473,7 +510,7 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	mutants, err := overlays.LoadMutants()
+	mutants, err := deployable()
 	if err != nil {
 		return nil, nil, err
 	}

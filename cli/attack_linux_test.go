@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/stockade-dev/stockade/conformance/descriptor"
+	"github.com/stockade-dev/stockade/conformance/prove"
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -236,4 +237,23 @@ func TestOfAClusterOnGoogleCloudTheEndpointOfTheStackIsAskedAndNoOther(t *testin
 	require.Error(t, err)
 	assert.Equal(t, "/api/v1/namespaces/kube-system", asked[0], "first of all, which cluster it is")
 	assert.Greater(t, len(asked), 2)
+}
+
+func TestAScaffoldIsAttackedByWhatItsChosenMutantsAreCaughtBy(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	scaffolds, on, err := overlays.Scaffolds(mutants)
+	require.NoError(t, err)
+	picked := []prove.Mutant{{ID: "admission-no-sysctl-rule", Kills: []string{"b", "a"}}, {ID: "admission-no-token-rule", Kills: []string{"b"}}, {ID: "node-untainted", Kills: []string{"c"}}}
+	assert.Empty(t, below(picked, scaffolds, on, false))
+	got := below(picked, scaffolds, on, true)
+	require.Len(t, got, 1, "one for both, and none for the node's")
+	assert.Equal(t, []string{"a", "b"}, got[0].Kills)
+	assert.Equal(t, got[0].ID, picked[0].Scaffold)
+	assert.Equal(t, got[0].ID, picked[1].Scaffold)
+	assert.Empty(t, picked[2].Scaffold)
+
+	deployed, err := deployable()
+	require.NoError(t, err)
+	assert.Len(t, deployed, len(mutants)+len(scaffolds), "`cleanup` removes these, too")
 }

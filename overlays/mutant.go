@@ -74,6 +74,9 @@ type Mutant struct {
 	// an execution service of its own, in a namespace of its own. Without one its
 	// runs are made by the playground's.
 	OwnService bool `json:"-"`
+
+	// bare is set where it is a scaffold, and no mutant at all.
+	bare *bare
 }
 
 // Change names one place in one object.
@@ -186,7 +189,7 @@ func LoadMutants() ([]Mutant, error) {
 	}
 	var all []Mutant
 	for _, d := range folders {
-		if strings.HasPrefix(d.Name(), "scaffold") {
+		if strings.HasPrefix(d.Name(), scaffoldPrefix) {
 			continue
 		}
 		m, err := loadMutant(d.Name())
@@ -290,6 +293,11 @@ func (m Mutant) Render(module fs.FS) ([]unstructured.Unstructured, error) {
 }
 
 func (m Mutant) build(disk filesys.FileSystem) ([]unstructured.Unstructured, error) {
+	if m.bare != nil {
+		if err := m.bare.write(disk, m); err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", m.ID, err)
+		}
+	}
 	objects, err := build(disk, path.Join(root, "mutants", m.ID))
 	if err != nil {
 		return nil, fmt.Errorf("rendering mutant %s: %w", m.ID, err)

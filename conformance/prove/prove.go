@@ -27,6 +27,9 @@ type Mutant struct {
 	// Holds are scenarios that must still say Held: they tell one weakened control
 	// from a policy that is not there at all.
 	Holds []string
+	// Scaffold is the id of what it stands on, without its change; empty where that is
+	// the reference itself.
+	Scaffold string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (on a node), so that nothing else may run beside it.
 	Alone bool
@@ -48,8 +51,12 @@ type Stage interface {
 
 // Options of Prove.
 type Options struct {
-	Stage     Stage
-	Mutants   []Mutant
+	Stage   Stage
+	Mutants []Mutant
+	// Scaffolds are what the mutants stand on, to be attacked before them as they are,
+	// by all that their mutants kill. Where one is breached already, a mutant on it
+	// shows nothing: its cell is void. None is to trust all of them.
+	Scaffolds []Mutant
 	Scenarios *suite.Registry
 	// Canary is the id of a scenario of honest work that must hold in every mutant
 	// that is asked to run code; it tells a weakened sandbox from a broken one.
@@ -89,7 +96,7 @@ var ErrSurvivors = errors.New("not every mutant was killed")
 // the matrix is complete all the same. An interrupted proof returns the cells
 // and the residue it has, with ctx's error.
 func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []string, err error) {
-	for _, m := range o.Mutants {
+	for _, m := range slices.Concat(o.Mutants, o.Scaffolds) {
 		for _, id := range slices.Concat(o.holds(m), m.Kills) {
 			if _, ok := o.Scenarios.Get(id); !ok {
 				return nil, nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
@@ -103,7 +110,7 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing the cluster for mutants: %w", err)
 	}
-	cells, residue, runErr := all(ctx, o)
+	cells, residue, runErr := onScaffolds(ctx, o)
 	// The reference must get its admission policy back whatever happened.
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
 	defer cancel()
@@ -125,6 +132,39 @@ func (o Options) undo() time.Duration {
 		return o.Undo
 	}
 	return 90 * time.Second
+}
+
+// onScaffolds attacks the scaffolds, and then the mutants that stand on them.
+func onScaffolds(ctx context.Context, o Options) (cells []runner.Kill, residue []string, err error) {
+	bare := o
+	bare.Mutants = o.Scaffolds
+	shown, left, err := all(ctx, bare)
+	if err != nil {
+		return nil, left, err
+	}
+	cells, residue, err = all(ctx, o)
+	return unscaffolded(cells, o.Mutants, shown), append(left, residue...), err
+}
+
+// unscaffolded makes void what a mutant's scaffold shows without the mutant's change,
+// and what it could not show. It is a pure function.
+func unscaffolded(cells []runner.Kill, mutants []Mutant, scaffolds []runner.Kill) []runner.Kill {
+	for i := range cells {
+		c := &cells[i]
+		m := mutants[slices.IndexFunc(mutants, func(m Mutant) bool { return m.ID == c.Mutant })]
+		at := slices.IndexFunc(scaffolds, func(s runner.Kill) bool { return s.Mutant == m.Scaffold && s.Scenario == c.Scenario })
+		if at < 0 || c.Fate != runner.Killed {
+			continue
+		}
+		switch s := scaffolds[at]; s.Fate {
+		case runner.Killed:
+			c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s is breached without its change: %s", m.Scaffold, s.Detail)
+		case runner.Void:
+			c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s shows nothing: %s", m.Scaffold, s.Detail)
+		case runner.Survived:
+		}
+	}
+	return cells
 }
 
 // all runs the mutants that are confined to their namespace side by side, then

@@ -355,3 +355,36 @@ func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, s.peak)
 }
+
+func TestWhatTheScaffoldShowsIsNoKillOfAMutant(t *testing.T) {
+	m := []Mutant{{ID: "a", Scaffold: "s"}, {ID: "b", Scaffold: "other"}, {ID: "reference"}}
+	for name, c := range map[string]struct {
+		mutant   string
+		fate     runner.Fate
+		scaffold runner.Fate
+		want     runner.Fate
+	}{
+		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, runner.Void},
+		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, runner.Void},
+		"the scaffold holds":                {"a", runner.Killed, runner.Survived, runner.Killed},
+		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, runner.Killed},
+		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, runner.Killed},
+		"it had survived":                   {"a", runner.Survived, runner.Killed, runner.Survived},
+	} {
+		cells := []runner.Kill{{Mutant: c.mutant, Scenario: "net.attack", Fate: c.fate}}
+		got := unscaffolded(cells, m, []runner.Kill{{Mutant: "s", Scenario: "net.other", Fate: runner.Killed}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold}})
+		require.Len(t, got, 1)
+		assert.Equal(t, c.want, got[0].Fate, name)
+	}
+}
+
+func TestScaffoldsAreAttackedBeforeTheMutantsThatStandOnThem(t *testing.T) {
+	s := &stage{t: t, breached: true} // whatever is up
+	m := Mutant{ID: "a", Kills: []string{"net.attack"}, Scaffold: "s"}
+	cells, _, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{m}, Scaffolds: []Mutant{{ID: "s", Kills: m.Kills}}, Scenarios: registry(t), Canary: "honest.work"})
+	require.ErrorIs(t, err, ErrSurvivors)
+	require.Len(t, cells, 1)
+	assert.Equal(t, runner.Void, cells[0].Fate)
+	assert.Contains(t, cells[0].Detail, "its scaffold s is breached")
+	assert.Equal(t, []string{"scaffold", "down s", "down a", "restore"}, s.log)
+}
