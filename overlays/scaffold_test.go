@@ -27,7 +27,7 @@ func TestAScaffoldIsWhatIsLeftOfItsMutantsWithoutTheirChange(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range scaffolds {
 		assert.LessOrEqual(t, len(s.Namespaces()[len(s.Namespaces())-1]), 63, "a namespace's name")
-		objects, err := s.Render(module(t))
+		objects, err := s.build(disk)
 		require.NoError(t, err, s.ID)
 		found := 0
 		for _, m := range all {

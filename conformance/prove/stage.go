@@ -161,35 +161,38 @@ func (s *ClusterStage) inForce(ctx context.Context, namespace string, objects []
 	denying, auditing := policies(objects)
 	if len(auditing) > 0 && bait != nil {
 		// What is in force is seen by what no other policy refuses any more.
-		said := ""
-		err := wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
-			err := s.Kube.Try(ctx, bait, false)
-			if err != nil {
-				said = err.Error()
-			}
-			return err == nil, nil
-		})
+		err := s.answered(ctx, bait, func(refusal string) bool { return refusal == "" })
 		if err != nil {
-			return fmt.Errorf("%s only writes down what it refuses, and another refuses it: %s: %w", auditing[0], said, err)
+			return fmt.Errorf("%s only writes down what it refuses, and another refuses it: %w", auditing[0], err)
 		}
 	}
 	for _, policy := range denying {
 		if bait == nil {
 			return fmt.Errorf("the mutant has no template that could be shown to %s", policy)
 		}
-		said := "nothing yet"
-		err := wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
-			err := s.Kube.Try(ctx, bait, false)
-			if err == nil {
-				said = "the API server takes it"
-				return false, nil
-			}
-			said = err.Error()
-			return strings.Contains(said, "'"+policy+"'"), nil
-		})
+		err := s.answered(ctx, bait, func(refusal string) bool { return strings.Contains(refusal, "'"+policy+"'") })
 		if err != nil {
-			return fmt.Errorf("%s refuses no %s that breaks many of its rules (%s): %w", policy, bait.GetKind(), said, err)
+			return fmt.Errorf("%s refuses no %s that breaks many of its rules: %w", policy, bait.GetKind(), err)
 		}
+	}
+	return nil
+}
+
+// answered shows an object to the API server until it answers as wanted: with a
+// refusal, or with none where it takes the object. The error has the last answer.
+func (s *ClusterStage) answered(ctx context.Context, bait *unstructured.Unstructured, wanted func(refusal string) bool) error {
+	said := "nothing yet"
+	err := wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
+		err := s.Kube.Try(ctx, bait, false)
+		if err == nil {
+			said = "the API server takes it"
+			return wanted(""), nil
+		}
+		said = err.Error()
+		return wanted(said), nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", said, err)
 	}
 	return nil
 }

@@ -78,16 +78,6 @@ const (
 	RunIdentity Feature = "run-identity"
 )
 
-// Question tells whether the scenario asks the API server and nothing else: it sends
-// no packet, runs no program and stores nothing, so that it may be asked where nobody
-// watches what leaves.
-func (s *Scenario) Question() bool {
-	return s.Ask != nil && !s.Calls() && !s.Stores && !s.Exclusive && !s.MayKill && !s.Listener && len(s.Witnesses) == 0
-}
-
-// Calls tells whether the scenario calls a server of the target's own.
-func (s *Scenario) Calls() bool { return s.Server || len(s.As) > 0 }
-
 // ofSandbox tells whether a running sandbox tells of the feature.
 func (f Feature) ofSandbox() bool {
 	return f == GVisor || f == IPv6 || f == PodNetwork || f == RunIdentity
@@ -453,6 +443,16 @@ func (s *Scenario) Sandboxes() []Role {
 	}
 	return nil
 }
+
+// Question tells whether the scenario asks the API server and nothing else: it sends
+// no packet, runs no program and stores nothing, so that it may be asked where nobody
+// watches what leaves.
+func (s *Scenario) Question() bool {
+	return s.Ask != nil && !s.Calls() && !s.Stores && !s.Exclusive && !s.MayKill && !s.Listener && len(s.Witnesses) == 0
+}
+
+// Calls tells whether the scenario calls a server of the target's own.
+func (s *Scenario) Calls() bool { return s.Server || len(s.As) > 0 }
 
 // ProbeOnly tells whether the verdict rests on the probe's word alone: the
 // attack is made in a Pod, and no witness has to speak for it. What the API
