@@ -30,7 +30,7 @@ func main() {
 // run is main without the process around it: 0 served and stopped, 1 failed,
 // 2 usage.
 func run(ctx context.Context, args []string, stderr io.Writer) int {
-	o := runner.Options{Sweep: true, Log: slog.New(slog.NewJSONHandler(stderr, nil))}
+	o := runner.Options{Log: slog.New(slog.NewJSONHandler(stderr, nil))}
 	var listen, env string
 	var fileSize uint64
 	fs := flag.NewFlagSet("runner", flag.ContinueOnError)
@@ -42,6 +42,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	fs.StringVar(&o.Cache, "cache", "", "`folder` with a build cache that is only read")
 	fs.StringVar(&env, "pass-env", "GCE_METADATA_HOST,GCE_METADATA_IP,GOOGLE_CLOUD_PROJECT",
 		"`names` of variables that programs find in their environment, by comma")
+	fs.BoolVar(&o.Sweep, "sweep", true, "end, after every run, all processes that it left behind")
 	fs.Uint64Var(&fileSize, "max-file", 128<<20, "largest file that a program may write, in `bytes`")
 	fs.DurationVar(&o.Timeouts.Build, "build-timeout", 90*time.Second, "longest build")
 	fs.DurationVar(&o.Timeouts.Run, "run-timeout", 30*time.Second, "longest run of a program that asks for no time of its own")

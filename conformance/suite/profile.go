@@ -54,7 +54,10 @@ var Profiles = []Profile{
 		Also: []string{"sandbox.bare-sandbox-network"},
 	}, {
 		ID: "kode-gopher-local", Title: "kode-gopher on a cluster of one user's own", Target: "kode-gopher-local",
-		Claims: numbered("KG", 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 13), Canary: gopher,
+		// Not KG-09 and KG-11: the text runs local snippets as their user, with the user's
+		// own credentials. This deployment gives them none, and shows that it does not.
+		Claims: numbered("KG", 1, 2, 3, 4, 6, 7, 8, 10, 13), Canary: gopher,
+		Also: []string{"credentials.environment-secrets", "sandbox.claim-environment"},
 	}, {
 		ID: "kode-gopher-shared", Title: "kode-gopher as a server for several users", Target: "kode-gopher-shared",
 		Claims: numbered("KG", 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 16), Canary: gopher,

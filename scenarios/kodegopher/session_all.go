@@ -24,9 +24,6 @@ import (
 // server or the server's own metadata server knows better, they are asked.
 //
 // Left out, and why:
-//   - An ID token of a signer that the server trusts, for another audience. The
-//     development cluster has static tokens alone; the server's own tests play the
-//     signer. That it takes no token of any other signer is attacked here.
 //   - A token that is used at Google after its run. Google takes it until it
 //     expires, minutes later, and the text says no more than that it is
 //     short-lived. What the target's metadata server says of it is attacked.

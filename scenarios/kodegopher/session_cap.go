@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,10 +17,12 @@ import (
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
-// What a user may have at a time, and how many sessions ask at once.
+// What a user may have at a time, how many sessions ask at once, and how many more with
+// ID tokens of one person.
 const (
 	allowedBoxes = 2
 	manySessions = 100
+	manyTokens   = 6
 )
 
 // sandboxCap accepts ResourceLimit alone: the server's own word that the user has
@@ -31,7 +34,8 @@ func sandboxCap() suite.Scenario {
 		Title: "Have a third sandbox as one user",
 		About: fmt.Sprintf("Opens %d sessions of one user, with whichever replicas of the server, and has all of them run a program at once: whoever counts before it makes a sandbox, and "+
 			"not while, gives out too many. %d must be served, the others refused for that reason, and the API server must never have known of a third sandbox of the "+
-			"user's. That two are served is part of the attack; the control is a session of the same user's.", manySessions, allowedBoxes),
+			"user's. Where users sign in, %d sessions of one person ask beside them, each with an ID token of its own: issued at another time, and with another address where the account may have one; a "+
+			"server that counts by anything but the subject gives out too many there, too. That two are served is part of the attack; the control is a session of the same user's.", manySessions, allowedBoxes, manyTokens),
 		Claims: []string{"KG-15"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1499.003", "T1496"},
 		Refs:       []string{"https://cwe.mitre.org/data/definitions/367.html"},
@@ -81,9 +85,15 @@ func crowdIn(ctx context.Context, env *suite.APIEnv, n int) []verdict.Step {
 	if held, err := env.Held(ctx, caller); err != nil || len(held) > 0 {
 		return []verdict.Step{probe.Failed("begin without a sandbox", verdict.Unknown, "the user has %d already; another session of its goes on: %v", len(held), err)}
 	}
-	sessions := make([]suite.Session, n)
-	errs := make([]error, n)
-	inParallel(n, 8, func(i int) { sessions[i], errs[i] = env.Open(ctx, caller) })
+	tokens, err := samePerson(env.SignIn, env.Nonce)
+	if err != nil {
+		return []verdict.Step{probe.Failed("make the ID tokens", verdict.ToolMissing, "%v", err)}
+	}
+	callers := append(slices.Repeat([]string{caller}, n), tokens...)
+	all := len(callers)
+	sessions := make([]suite.Session, all)
+	errs := make([]error, all)
+	inParallel(all, 8, func(i int) { sessions[i], errs[i] = env.Open(ctx, callers[i]) })
 	if err := errors.Join(errs...); err != nil {
 		return []verdict.Step{probe.Failed("open the sessions", verdict.TransportError, "%.300v", err)}
 	}
@@ -91,10 +101,14 @@ func crowdIn(ctx context.Context, env *suite.APIEnv, n int) []verdict.Step {
 	var most, looks int
 	var watch sync.WaitGroup
 	watch.Go(func() { most, looks = mostHeld(wctx, env, caller) })
-	var t tally
-	inParallel(n, n, func(i int) {
+	var t, person tally
+	inParallel(all, all, func(i int) {
 		x, err := sessions[i].Run(ctx, suite.Program{Language: "go", Source: small})
-		t.add(x, err)
+		if i < n {
+			t.add(x, err)
+		} else {
+			person.add(x, err)
+		}
 	})
 	// One who comes later, with everybody in place.
 	late, err := env.Held(ctx, caller)
@@ -103,7 +117,46 @@ func crowdIn(ctx context.Context, env *suite.APIEnv, n int) []verdict.Step {
 	if err == nil {
 		most, looks = max(most, len(late)), looks+1
 	}
-	return judgeCrowd(n, int(t.served.Load()), int(t.capped.Load()), t.other, most, looks)
+	steps := judgeCrowd(n, int(t.served.Load()), int(t.capped.Load()), t.other, most, looks)
+	if len(tokens) > 0 {
+		steps = append(steps, judgePerson(len(tokens), int(person.served.Load()), int(person.capped.Load()), person.other))
+	}
+	return steps
+}
+
+// samePerson are ID tokens of one person that differ in all that may differ; none
+// where nobody signs in.
+func samePerson(s *suite.SignIn, nonce string) (tokens []string, err error) {
+	if s == nil {
+		return nil, nil
+	}
+	who := listed(s, nonce+"crowd")[0]
+	domain, _ := who["hd"].(string)
+	for i := range manyTokens {
+		c := who.but(idClaims{"iat": time.Now().Add(-time.Duration(i+1) * time.Minute).Unix(), "jti": fmt.Sprintf("%s-%d", nonce, i)})
+		if i%2 == 1 && slices.Contains(s.Domains, domain) {
+			c["email"] = fmt.Sprintf("alias-%d@%s", i, domain)
+		}
+		token, err := signed(s, c)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, token)
+	}
+	return tokens, nil
+}
+
+// judgePerson is a pure function.
+func judgePerson(n, served, capped int, other []string) verdict.Step {
+	step := probe.Failed("have a third sandbox as one person with several ID tokens", verdict.ResourceLimit,
+		"of %d sessions %d were served and %d refused for their number", n, served, capped)
+	switch {
+	case served > allowedBoxes:
+		return probe.Reached(step.Name, "of %d sessions %d were served", n, served)
+	case served < allowedBoxes || served+capped < n:
+		step.Class, step.Detail = verdict.Unknown, fmt.Sprintf("%d were served, %d refused for their number, and %d got another answer: %.300q", served, capped, len(other), other)
+	}
+	return step
 }
 
 // judgeCrowd is a pure function.

@@ -30,7 +30,7 @@ func sessionSeparation() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.session-separation",
 		Title: "See what another session has left",
-		About: "A session leaves a canary in the files that last longest, `/app/persist` and `/tmp`. While it lives, another session of the same user, and then one of " +
+		About: "A session leaves a canary in the files that last longest, in `/app/persist`, `/tmp` and the go command's caches there. While it lives, another session of the same user, and then one of " +
 			"another user, look for it in every file that a program can reach and in what every process was started with. Both name the first one's sandbox in " +
 			"`X-Sandbox-*` headers, which the router behind the server goes by. The first session finds its own canary by the same search, and by the API server's word " +
 			"all three were in different sandboxes, each its user's own. Where callers do not authenticate there is one user, and all three sessions are its own.",
@@ -42,7 +42,7 @@ func sessionSeparation() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user1", "user2"},
 		Timeout:    sessionTime,
-		Mutants:    []string{"kode-gopher-router-bypassed", "kode-gopher-node-persist"},
+		Mutants:    []string{"kode-gopher-router-bypassed", "kode-gopher-node-persist", "kode-gopher-node-cache"},
 	}
 }
 
@@ -52,14 +52,16 @@ func lookForCanary(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	victim, step := order(ctx, first, nil,
-		task{Do: "plant", Path: "/app/persist/" + canary, Text: canary},
-		task{Do: "plant", Path: "/tmp/" + canary, Text: canary},
-		task{Do: "find", Text: canary})
+	folders := []string{"/app/persist/", "/tmp/", "/tmp/go-build/", "/tmp/go/"}
+	var tasks []task
+	for _, folder := range folders {
+		tasks = append(tasks, task{Do: "plant", Path: folder + canary, Text: canary})
+	}
+	victim, step := order(ctx, first, nil, append(tasks, task{Do: "find", Text: canary})...)
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	steps := []verdict.Step{mustWork(unknown(victim.Did[2].read("find its own canary")))}
+	steps := []verdict.Step{ownCanary(victim.Did[len(folders)], folders, canary)}
 	held, err := env.Held(ctx, known(env, "user1"))
 	if err != nil {
 		return append(steps, probe.Failed("ask the API server for the first session's sandbox", verdict.TransportError, "%v", err))
@@ -77,6 +79,19 @@ func lookForCanary(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 		steps = append(steps, more...)
 	}
 	return steps
+}
+
+// ownCanary reads the search of the session that left the canary: one that misses it
+// anywhere would prove nothing in another session. It is a pure function.
+func ownCanary(d did, folders []string, canary string) verdict.Step {
+	step := mustWork(unknown(d.read("find its own canary")))
+	found := strings.Split(d.Text, ", ")
+	for _, folder := range folders {
+		if step.OK && !slices.Contains(found, folder+canary) {
+			step.OK, step.Class, step.Detail = false, verdict.Unknown, fmt.Sprintf("it missed the one in %s: %.200q", folder, d.Text)
+		}
+	}
+	return step
 }
 
 // lookAs searches in a session of its own, which ends with it.

@@ -64,7 +64,7 @@ type weak struct {
 	namespaces                           []string // of the router, besides its own
 	noWipe, sharedPersist, oneBox, leaks bool
 	keepsLocked                          bool // what is in a folder that nobody may enter
-	lingers                              bool
+	lingers, noSweep                     bool
 	lie                                  func(tasks []task, a *account) // of the sandbox, about what it did
 	answer                               string                         // of a sandbox, instead of an account
 }
@@ -90,6 +90,7 @@ type box struct {
 	host, ip string
 	files    map[string]string
 	locked   string // a folder
+	replants *task  // of a process that was left behind
 }
 
 func newStage(t *testing.T, w weak) *stage {
@@ -336,6 +337,9 @@ func (s *stage) run(name, stdin string) string {
 			delete(b.files, path)
 		}
 	}
+	if s.w.noSweep && b.replants != nil {
+		b.files[b.replants.Path] = b.replants.Text
+	}
 	a := account{Host: b.host, Addresses: []string{b.ip}}
 	for _, o := range tasks {
 		a.Did = append(a.Did, s.do(b, o))
@@ -360,6 +364,11 @@ func (s *stage) do(b *box, o task) did {
 	switch o.Do {
 	case "plant":
 		s.files(b, o.Path)[o.Path] = o.Text
+		return did{OK: true}
+	case "replant":
+		b.files[o.Path], b.replants = o.Text, &o
+		return did{OK: true}
+	case "pause":
 		return did{OK: true}
 	case "lock":
 		b.locked = o.Path
@@ -487,6 +496,7 @@ func TestSessionScenariosNoticeWhatIsWeak(t *testing.T) {
 		"nobody asks who ends":               {weak{noAuth: true}, sessionTakeover(), "list the tools as nobody"},
 		"a router of every namespace":        {weak{namespaces: []string{"kube-system"}}, routerHeaders(), "name a system namespace"},
 		"nothing is wiped":                   {weak{noWipe: true}, appWipe(), "find in /app what the call before left"},
+		"a process that plants it again":     {weak{noSweep: true}, appWipe(), "find in /app what the call before left"},
 		"a lock that stops the wipe":         {weak{keepsLocked: true}, appWipe(), "find in /app what the call before left"},
 		"a folder that outlives":             {weak{sharedPersist: true}, appWipe(), "find something of the session before"},
 		"a token that outlives its run":      {weak{grace: time.Minute}, runToken(), "use the token after its run"},
@@ -753,6 +763,31 @@ func TestTheCrowdIsJudgedByWhatWasServed(t *testing.T) {
 	}
 }
 
+func TestAPersonIsOneUserWithEveryToken(t *testing.T) {
+	for name, c := range map[string]struct {
+		served, capped int
+		ok             bool
+		class          verdict.Class
+	}{
+		"two of six":             {2, 4, false, verdict.ResourceLimit},
+		"each has its own":       {6, 0, true, ""},
+		"three":                  {3, 3, true, ""},
+		"one got another answer": {2, 3, false, verdict.Unknown},
+		"all of them refused":    {0, 6, false, verdict.Unknown},
+	} {
+		got := judgePerson(6, c.served, c.capped, nil)
+		assert.Equal(t, c.ok, got.OK, name)
+		assert.Equal(t, c.class, got.Class, name)
+	}
+	_, signer := signIns(t, weak{})
+	tokens, err := samePerson(signer, testNonce)
+	require.NoError(t, err)
+	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(tokens))), manyTokens, "each is another")
+	none, err := samePerson(nil, testNonce)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+}
+
 func TestARefusalOfAnotherKindIsNoCap(t *testing.T) {
 	var c tally
 	c.add(suite.Execution{Status: suite.Refused, Stderr: "the program could not be run now"}, nil)
@@ -781,9 +816,8 @@ func TestAnAnswerIsReadByItsCode(t *testing.T) {
 	assert.Equal(t, verdict.TransportError, headers.judge(suite.Reply{Code: 502}, errors.New("lost")).Class)
 }
 
-func TestALateAnswerCountsBetweenTheRunsOnly(t *testing.T) {
+func TestALateAnswerCountsFromTheEndOfItsRun(t *testing.T) {
 	ended := time.UnixMilli(10_000)
-	next := time.UnixMilli(12_000)
 	for name, c := range map[string]struct {
 		text  string
 		ok    bool
@@ -792,18 +826,18 @@ func TestALateAnswerCountsBetweenTheRunsOnly(t *testing.T) {
 		"ended with the run":       {"9900 200\n10100 200\n", false, verdict.Killed},
 		"a token in between":       {"11000 200\n", true, ""},
 		"refused in between":       {"9900 200\n11000 403\n11100 403\n", false, verdict.HTTP403},
-		"a token of the next run":  {"9900 200\n12500 200\n", false, verdict.Killed},
+		"a token of the next run":  {"9900 200\n11000 403\n12500 200\n", true, ""},
 		"lost in between":          {"9900 200\n11000 0\n11100 403\n", false, verdict.Unknown},
 		"lines that are no answer": {"9900 200\nx 200\n\n200\n", false, verdict.Killed},
 		"it never began":           {"", false, verdict.Unknown},
 		"it got none in the run":   {"9800 403\n9900 0\n", false, verdict.Unknown},
 		"it ended by itself":       {"-31000 200\n9000 200\n", false, verdict.Unknown},
 	} {
-		s := judgeLate(did{OK: true, Text: c.text}, ended, next)
+		s := judgeLate(did{OK: true, Text: c.text}, ended)
 		assert.Equal(t, c.ok, s.OK, name)
 		assert.Equal(t, c.class, s.Class, name)
 	}
-	assert.Equal(t, verdict.Unknown, judgeLate(did{Denial: "absent"}, ended, next).Class, "a file that is not there says nothing")
+	assert.Equal(t, verdict.Unknown, judgeLate(did{Denial: "absent"}, ended).Class, "a file that is not there says nothing")
 	assert.Contains(t, agent, fmt.Sprintf("lingerFor = %d * time.Second", int(lingers.Seconds())))
 }
 
@@ -838,8 +872,15 @@ func TestTokensAreComparedAndNotShown(t *testing.T) {
 }
 
 func TestOnlyWhatIsOutsideOfPersistIsLeft(t *testing.T) {
-	assert.True(t, judgeSearch(did{OK: true, Text: strings.Join(planted, ", ")}).OK)
-	assert.Equal(t, verdict.Unknown, judgeSearch(did{OK: true, Text: strings.Join(planted[1:], ", ")}).Class, "a search that misses one")
+	all := append(slices.Clone(planted), replanted)
+	assert.True(t, judgeSearch(did{OK: true, Text: strings.Join(all, ", ")}).OK)
+	for i, path := range all {
+		missed := slices.Delete(slices.Clone(all), i, i+1)
+		assert.Equal(t, verdict.Unknown, judgeSearch(did{OK: true, Text: strings.Join(missed, ", ")}).Class, "a search that misses %s", path)
+	}
+	folders := []string{"/a/", "/b/"}
+	assert.True(t, ownCanary(did{OK: true, Text: "/b/c, /a/c"}, folders, "c").OK)
+	assert.Equal(t, verdict.Unknown, ownCanary(did{OK: true, Text: "/a/c, /a/c"}, folders, "c").Class)
 	assert.Equal(t, verdict.Absent, judgeLeft(did{OK: true, Text: "/app/persist/kept, /app/persist/kept"}).Class)
 	got := judgeLeft(did{OK: true, Text: "/app/persist/kept, /app/.hidden"})
 	assert.True(t, got.OK)

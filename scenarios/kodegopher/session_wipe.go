@@ -20,8 +20,8 @@ func appWipe() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.app-wipe",
 		Title: "Keep a file beyond a call and beyond the session",
-		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot; one in `/app/persist`; and one in `/tmp`. The next call of the same " +
-			"session must find the one in `/app/persist` and no other in `/app`. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
+		About: "A program leaves files in `/app`: a plain one, one in a folder that nobody may enter, a name that begins with a dot, and one that a process which it leaves behind plants again and again; one " +
+			"in `/app/persist`; one in `/tmp`; and one in each of the go command's caches. The next call of the same session must find the one in `/app/persist` and no other in `/app`. After the session's end its sandbox must be gone, by the API server's word, and a new session of the same user must " +
 			"be in another one and find nothing at all.",
 		Claims: []string{"KG-10"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1005", "T1564.001"},
@@ -30,12 +30,15 @@ func appWipe() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user3"},
 		Timeout:    sessionTime + goneTime,
-		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-node-persist"},
+		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-no-sweep", "kode-gopher-node-persist", "kode-gopher-node-cache"},
 	}
 }
 
-// planted are the files that a program leaves.
-var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file", "/tmp/kept"}
+// planted are the files that a program leaves, and replanted is the one that a process
+// of its own does, which it leaves behind too.
+var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file", "/tmp/kept", "/tmp/go-build/kept", "/tmp/go/kept"}
+
+const replanted = "/app/again"
 
 func leaveFiles(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	canary := canaryOf(env)
@@ -47,14 +50,16 @@ func leaveFiles(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	for _, path := range planted {
 		tasks = append(tasks, task{Do: "plant", Path: path, Text: canary})
 	}
-	// The search opens what is locked, and so comes before the lock.
-	first, step := order(ctx, s, nil, append(tasks, task{Do: "lock", Path: "/app/locked"}, task{Do: "find", Text: canary}, task{Do: "lock", Path: "/app/locked"})...)
+	tasks = append(tasks, task{Do: "replant", Path: replanted, Text: canary}, task{Do: "lock", Path: "/app/locked"})
+	search := len(tasks)
+	// The search opens what is locked, which is locked again.
+	first, step := order(ctx, s, nil, append(tasks, task{Do: "find", Text: canary}, task{Do: "lock", Path: "/app/locked"})...)
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	steps := []verdict.Step{judgeSearch(first.Did[len(planted)+1])}
-	for _, d := range slices.Delete(slices.Clone(first.Did), len(planted)+1, len(planted)+2) {
-		if !d.OK {
+	steps := []verdict.Step{judgeSearch(first.Did[search])}
+	for i, d := range first.Did {
+		if i != search && !d.OK {
 			return append(steps, probe.Failed("leave files in /app", verdict.Unknown, "%.120q", d.Text))
 		}
 	}
@@ -136,7 +141,7 @@ func sameBox(name string, before, now []suite.Holding) verdict.Step {
 func judgeSearch(d did) verdict.Step {
 	step := mustWork(unknown(d.read("find in the call what it left itself")))
 	found := strings.Split(d.Text, ", ")
-	for _, path := range planted {
+	for _, path := range append(slices.Clone(planted), replanted) {
 		if step.OK && !slices.Contains(found, path) {
 			step.OK, step.Class, step.Detail = false, verdict.Unknown, fmt.Sprintf("it missed %s: %.200q", path, d.Text)
 		}

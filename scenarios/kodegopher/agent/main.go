@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -100,6 +101,11 @@ func do(o order) outcome {
 		return secrets()
 	case "linger":
 		return from(spawn(o))
+	case "replant":
+		return replant(o)
+	case "pause": // what was left behind has time to do its work
+		time.Sleep(5 * lingerGap)
+		return outcome{OK: true}
 	}
 	return outcome{Text: "nobody knows how to " + o.Do}
 }
@@ -185,15 +191,19 @@ func find(text string) outcome {
 	return outcome{OK: true, Text: join(places)}
 }
 
-// walk visits everything below a path but the go command's own caches, whose
-// files are many and not a program's. A folder that is locked is opened first.
+// caches are the go command's own. Below their first level the files are many, and
+// not a program's.
+var caches = []string{"/tmp/go-build", "/tmp/go"}
+
+// walk visits everything below a path but what is deep in a cache. A folder that is
+// locked is opened first.
 func walk(path string, visit func(path string, regular bool)) {
 	info, err := os.Lstat(path)
-	if err != nil || strings.HasPrefix(path, "/tmp/go-build/") || strings.HasPrefix(path, "/tmp/go/") {
+	if err != nil {
 		return
 	}
 	visit(path, info.Mode().IsRegular())
-	if !info.IsDir() {
+	if !info.IsDir() || slices.Contains(caches, filepath.Dir(path)) {
 		return
 	}
 	entries, err := os.ReadDir(path)
@@ -348,10 +358,37 @@ func spawn(o order) error {
 	return p.Release()
 }
 
-// linger asks again and again, and writes down when it got which answer.
+// replant leaves a process behind that plants a file whenever it is not there, and
+// waits for the first.
+func replant(o order) outcome {
+	if err := spawn(o); err != nil {
+		return from(err)
+	}
+	for range 20 {
+		if _, err := os.Stat(o.Path); err == nil {
+			return outcome{OK: true}
+		}
+		time.Sleep(lingerGap)
+	}
+	return outcome{Text: "the process that was left behind planted nothing"}
+}
+
+// linger goes on with an order when its program has ended: it plants a file, or asks
+// and writes down when it got which answer.
 func linger() {
 	var o order
 	if err := json.Unmarshal([]byte(os.Getenv("LINGER")), &o); err != nil {
+		return
+	}
+	tick := time.NewTicker(lingerGap)
+	defer tick.Stop()
+	end := time.Now().Add(lingerFor)
+	if o.Do == "replant" {
+		for ; time.Now().Before(end); <-tick.C {
+			if _, err := os.Stat(o.Path); err != nil {
+				plant(o.Path, o.Text)
+			}
+		}
 		return
 	}
 	f, err := os.OpenFile(o.Text, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -360,9 +397,7 @@ func linger() {
 	}
 	defer f.Close() //nolint:errcheck // what was written is there; there is no buffer
 	o.Text = ""
-	tick := time.NewTicker(lingerGap)
-	defer tick.Stop()
-	for end := time.Now().Add(lingerFor); time.Now().Before(end); <-tick.C {
+	for ; time.Now().Before(end); <-tick.C {
 		at := strconv.FormatInt(time.Now().UnixMilli(), 10)
 		_, _ = f.WriteString(at + " " + strconv.Itoa(ask(o).Code) + "\n")
 	}

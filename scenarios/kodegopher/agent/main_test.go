@@ -95,3 +95,33 @@ func TestAProcessThatIsLeftBehindWritesDownWhatItGot(t *testing.T) {
 		return err == nil && strings.Contains(string(text), " 404\n")
 	}, 10*time.Second, 10*time.Millisecond)
 }
+
+func TestAFileIsPlantedAgainByAProcessThatIsLeftBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "again")
+	t.Setenv("LINGER", fmt.Sprintf(`{"do":"replant","path":%q,"text":"canary"}`, path))
+	go linger() // it ends with the test's process, or by itself
+	there := func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && string(text) == "canary"
+	}
+	require.Eventually(t, there, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, os.Remove(path))
+	require.Eventually(t, there, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestACacheIsSearchedAtItsFirstLevel(t *testing.T) {
+	root := t.TempDir()
+	before := caches
+	caches = []string{filepath.Join(root, "cache")}
+	t.Cleanup(func() { caches = before })
+	for _, path := range []string{"cache/canary", "cache/00/canary", "other/00/canary"} {
+		require.True(t, do(order{Do: "plant", Path: filepath.Join(root, path), Text: "x"}).OK)
+	}
+	var found []string
+	walk(root, func(path string, _ bool) {
+		if filepath.Base(path) == "canary" {
+			found = append(found, strings.TrimPrefix(path, root))
+		}
+	})
+	assert.Equal(t, []string{"/cache/canary", "/other/00/canary"}, found)
+}
