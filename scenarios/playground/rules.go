@@ -167,14 +167,18 @@ var rules = []rule{
 		}}},
 	}, {
 		id: "require-registry", title: "Create a Pod of another registry's image in the playground",
-		about: "A digest says which image it is, and not who made it. Whoever has a domain can name a registry so that it begins like another's.",
+		about: "A digest says which image it is, and not who made it. Whoever has a domain can name a registry so that it begins or ends like another's, and a repository as he likes.",
 		says:  "from the registry", severity: suite.High,
-		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix"},
+		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix", "playground-registry-anywhere"},
 		cases: []variant{
 			{"another registry", manifest.InContainers(func(c object) { c["image"] = "registry.stockade.test/playground@" + digest(c) })},
 			{"a registry whose name begins alike", manifest.InContainers(func(c object) {
 				registry, _, _ := strings.Cut(repository(c), "/")
 				c["image"] = registry + ".stockade.test/playground@" + digest(c)
+			})},
+			{"a registry whose name ends alike", manifest.InContainers(func(c object) { c["image"] = "not-" + repository(c) + "@" + digest(c) })},
+			{"another registry's repository that is called like this one", manifest.InContainers(func(c object) {
+				c["image"] = "registry.stockade.test/" + repository(c) + "@" + digest(c)
 			})},
 		},
 	}, {
