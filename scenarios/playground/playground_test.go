@@ -233,7 +233,10 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 		err    error
 		want   verdict.Class
 	}{
-		"another refusal":   {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, verdict.Unknown},
+		"another refusal": {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, verdict.Unknown},
+		"no quota for it": {suite.Answer{Code: 500, Message: "insufficient quota to match these scopes: [{PriorityClass In [system-cluster-critical]}]"},
+			nil, verdict.ResourceLimit},
+		"another failure":   {suite.Answer{Code: 500, Message: "insufficient room"}, nil, verdict.Unknown},
 		"a lost connection": {suite.Answer{}, errors.New("reset"), verdict.TransportError},
 	} {
 		step := crowd(t.Context(), env(&server{answer: c.answer, err: c.err}), scopes[0], 1)
@@ -265,11 +268,13 @@ func TestAQuotaForSomeKindsOfPodsAloneIsNone(t *testing.T) {
 		counts func(spec object) bool
 		want   []bool // whether a crowd was not stopped
 	}{
-		"all Pods":                       {func(object) bool { return true }, []bool{false, false, false}},
+		"all Pods":                       {func(object) bool { return true }, []bool{false, false, false, false}},
 		"those that end by themselves":   {func(spec object) bool { return spec["activeDeadlineSeconds"] != nil }, []bool{true}},
 		"those that do not":              {func(spec object) bool { return spec["activeDeadlineSeconds"] == nil }, []bool{false, true}},
 		"those that ask for something":   {func(spec object) bool { return !idle(spec) }, []bool{false, false, true}},
 		"those that ask for no resource": {idle, []bool{true}},
+		"those of no priority class":     {func(spec object) bool { return spec["priorityClassName"] == nil }, []bool{false, false, false, true}},
+		"those of a priority class":      {func(spec object) bool { return spec["priorityClassName"] != nil }, []bool{true}},
 	} {
 		s := &scoped{server: &server{}, counts: c.counts}
 		e := env(s.server)
