@@ -83,7 +83,7 @@ type Mutant struct {
 type Change struct {
 	Kind string `json:"kind"`
 	// Name of the object, where the deployment has several of the kind: what guards
-	// one of them guards no other.
+	// one of them guards no other. A namespace's is the deployment's name for it.
 	Name string `json:"name,omitempty"`
 	// Path is the field in dots and brackets ("spec.podTemplate.spec.volumes[0]").
 	// Empty means that the object as a whole was added.

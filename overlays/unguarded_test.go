@@ -58,6 +58,25 @@ func TestAMutantGuardsTheObjectThatItNames(t *testing.T) {
 	assert.True(t, of("default-deny", mutants[at]))
 }
 
+// The level of the runs' namespace says nothing of the service's.
+func TestANamespaceIsGuardedByTheMutantOfItsOwnLevel(t *testing.T) {
+	mutants, err := LoadMutants()
+	require.NoError(t, err)
+	left := func(without string) (names []string) {
+		fields, err := Unguarded(module(t), BasePlayground, slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return m.ID == without }))
+		require.NoError(t, err)
+		for _, f := range fields {
+			if f.Kind == "Namespace" {
+				names = append(names, f.Name)
+			}
+		}
+		return names
+	}
+	assert.Equal(t, []string{"playground"}, left("playground-pod-security-baseline"))
+	assert.Equal(t, []string{"playground-system"}, left("playground-component-pod-security"))
+	assert.Empty(t, left(""))
+}
+
 func TestWithoutMutantsEverythingIsUnguarded(t *testing.T) {
 	for _, base := range Bases {
 		assert.Greater(t, len(unguardedPaths(t, base, nil)), 20, base)

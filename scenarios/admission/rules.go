@@ -150,10 +150,12 @@ var rules = []rule{
 		id: "reject-added-capability", title: "Create a sandbox with a capability added",
 		about: "Dropping ALL and adding one back gives the one.",
 		says:  "Capabilities.add", severity: suite.High,
-		mutants: []string{"admission-no-added-capability-rule"},
+		mutants: []string{"admission-no-added-capability-rule", "admission-one-capability-excepted"},
 		cases: inEveryContainer(
 			variant{"NET_RAW added", manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_RAW"}})},
 			variant{"SYS_ADMIN added", manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"SYS_ADMIN"}})},
+			// Pod Security takes this one at every level.
+			variant{"NET_BIND_SERVICE added", manifest.Security("capabilities", object{"drop": []any{"ALL"}, "add": []any{"NET_BIND_SERVICE"}})},
 		),
 	}, {
 		id: "reject-projected-identity", title: "Create a sandbox with a projected identity",

@@ -21,7 +21,7 @@ func Scenarios() []suite.Scenario {
 	all := []suite.Scenario{
 		networkOff(), defaultDenyEgress(), egressDrops(), egressPolicy(), defaultDenyIngress(), ingressPolicy(), podQuota(),
 		workspaceSize(), workspaceProgram(), raiseLimits(), runLimits(),
-		ownUID(), memoryError(), executionRights(), servicePolicy(), serviceFromStranger(), runtimeSocket(), everyPod(), waysAround(), forbiddenPods(),
+		ownUID(), memoryError(), executionRights(), servicePolicy(), serviceFromStranger(), runtimeSocket(), everyPod(), waysAround(), forbiddenPods(), forbiddenComponents(),
 	}
 	for _, r := range rules {
 		all = append(all, r.scenario())

@@ -5,6 +5,7 @@ package playground
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -46,12 +47,70 @@ func forbiddenPods() suite.Scenario {
 	}
 }
 
-// createAsService asks for a Pod as the execution service, as a dry run.
+// createAsService asks for a Pod of a run as the execution service, as a dry run.
 func createAsService(ctx context.Context, env *suite.APIEnv, name string, pod suite.Object) verdict.Step {
+	return create(ctx, env, suite.Service, env.Namespace, name, pod)
+}
+
+// forbiddenComponents asks where playground.runtime-socket only looks: that no
+// component has a way to the node is true of those that are there, and remains so as
+// long as none is let in that has one. The level baseline is enough for that, so that
+// the refusal is taken whatever the level.
+func forbiddenComponents() suite.Scenario {
+	return suite.Scenario{
+		ID:    "playground.forbidden-components",
+		Title: "Create a component with a way to the node",
+		About: "Asks in dry runs for a Pod of the template's in the namespace of the execution service, with one thing changed: with a folder of the node, with the node's network, or with " +
+			"privilege. The admission policy speaks of the playground alone, so that Pod Security stands in the way, or nobody. The control is the Pod unchanged, in the same namespace.",
+		Claims: []string{"PG-10"}, Kind: suite.Guarantee, Severity: suite.Medium,
+		Techniques: []string{"T1610", "T1611"},
+		Refs:       []string{"https://kubernetes.io/docs/concepts/security/pod-security-standards/"},
+		Needs:      []suite.Feature{suite.PodSecurity},
+		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			var steps []verdict.Step
+			for _, r := range rules {
+				if slices.Contains(keepTheNodeOut, r.id) {
+					for _, step := range createComponents(ctx, env, r.cases[0]) {
+						steps = append(steps, r.own(step))
+					}
+				}
+			}
+			return steps
+		},
+		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			return createComponents(ctx, env, variant{"the compliant Pod", func(object) {}})
+		},
+		Accept:  []verdict.Class{verdict.AdmissionDenied},
+		Timeout: 30 * time.Second,
+		Mutants: []string{"playground-component-pod-security"},
+	}
+}
+
+// keepTheNodeOut are the rules whose first case is a way to the node.
+var keepTheNodeOut = []string{"reject-privileged", "reject-host-namespaces", "require-emptydir"}
+
+// createComponents asks for a changed Pod in each namespace of the target's own
+// programs.
+func createComponents(ctx context.Context, env *suite.APIEnv, v variant) []verdict.Step {
+	if len(env.Components) == 0 {
+		return []verdict.Step{{Name: v.name, Class: verdict.ToolMissing, Detail: "the target names no programs of its own"}}
+	}
+	steps := make([]verdict.Step, 0, len(env.Components))
+	for _, ns := range env.Components {
+		pod := env.Pod()
+		v.change(manifest.Child(pod, "spec"))
+		steps = append(steps, create(ctx, env, suite.Administrator, ns, v.name+", in namespace "+ns, pod))
+	}
+	return steps
+}
+
+// create asks for a Pod in a namespace as somebody, as a dry run.
+func create(ctx context.Context, env *suite.APIEnv, as suite.Identity, namespace, name string, pod suite.Object) verdict.Step {
 	if env.Do == nil || env.Account == "" {
 		return verdict.Step{Name: name, Class: verdict.ToolMissing, Detail: "the target has no execution service"}
 	}
 	manifest.Rename(pod, env.Nonce)
-	answer, err := env.Do(ctx, suite.Service, suite.Request{Verb: http.MethodPost, Path: core(env.Namespace, "pods"), Body: pod})
+	manifest.Child(pod, "metadata")["namespace"] = namespace
+	answer, err := env.Do(ctx, as, suite.Request{Verb: http.MethodPost, Path: core(namespace, "pods"), Body: pod})
 	return manifest.Judge(name, answer, err)
 }

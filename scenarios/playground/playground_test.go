@@ -90,7 +90,7 @@ func env(s *server) *suite.APIEnv {
 func TestEveryScenarioIsDeclaredWell(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), len(rules)+20)
+	assert.Len(t, r.All(), len(rules)+21)
 	claimed := map[string]bool{}
 	for _, s := range r.All() {
 		for _, c := range s.Claims {
@@ -216,6 +216,42 @@ func TestTheServiceIsAskedAsItself(t *testing.T) {
 	assert.Equal(t, verdict.ToolMissing, forbiddenPods().Ask(t.Context(), e)[0].Class)
 }
 
+func TestPodsAreAskedForBesideTheService(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer suite.Answer
+		ok     bool
+		want   verdict.Class
+	}{
+		"taken": {suite.Answer{Code: 201}, true, ""},
+		"restricted": {suite.Answer{Code: 403, Message: `violates PodSecurity "restricted:latest": privileged (container "run"), host namespaces (hostNetwork=true), ` +
+			`hostPath volumes (volume "attack")`}, false, verdict.AdmissionDenied},
+		"baseline": {suite.Answer{Code: 403, Message: `violates PodSecurity "baseline:latest": privileged (container "run"), host namespaces (hostNetwork=true), ` +
+			`hostPath volumes (volume "attack")`}, false, verdict.AdmissionDenied},
+		"refused for another thing": {suite.Answer{Code: 403, Message: `violates PodSecurity "restricted:latest": seccompProfile`}, false, verdict.Unknown},
+		"by another":                {suite.Answer{Code: 403, Message: "exceeded quota"}, false, verdict.Unknown},
+		"a lost request":            {suite.Answer{}, false, verdict.TransportError},
+	} {
+		s := &server{answer: c.answer}
+		steps := forbiddenComponents().Ask(t.Context(), env(s))
+		require.Len(t, steps, len(keepTheNodeOut), name)
+		for i, step := range steps {
+			assert.Equal(t, c.ok, step.OK, "%s: %s", name, step.Name)
+			assert.Equal(t, c.want, step.Class, "%s: %s", name, step.Name)
+			assert.Equal(t, suite.Administrator, s.as[i], "the service has no right there")
+			assert.Equal(t, core("playground-system", "pods"), s.asked[i].Path)
+			assert.Equal(t, "playground-system", manifest.At(s.asked[i].Body, "metadata", "namespace"), "the API server wants both to be the same")
+			// A way to the node, for who looks at the Pods that are there.
+			assert.NotEmpty(t, waysToTheNode(manifest.Map(s.asked[i].Body, "spec")), step.Name)
+		}
+	}
+	e := env(&server{answer: suite.Answer{Code: 201}})
+	assert.True(t, forbiddenComponents().AskControl(t.Context(), e)[0].OK)
+	e.Components = nil
+	for _, act := range []suite.APIAction{forbiddenComponents().Ask, forbiddenComponents().AskControl} {
+		assert.Equal(t, verdict.ToolMissing, act(t.Context(), e)[0].Class)
+	}
+}
+
 func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 	s := &server{answer: suite.Answer{Code: 201}, quota: 5}
 	step := crowd(t.Context(), env(s), scopes[0], manyPods)
@@ -233,7 +269,10 @@ func TestACrowdEndsAtTheQuotaAndIsRemoved(t *testing.T) {
 		err    error
 		want   verdict.Class
 	}{
-		"another refusal":   {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, verdict.Unknown},
+		"another refusal": {suite.Answer{Code: 403, Message: "violates PodSecurity"}, nil, verdict.Unknown},
+		"no quota for it": {suite.Answer{Code: 500, Message: "insufficient quota to match these scopes: [{PriorityClass In [system-cluster-critical]}]"},
+			nil, verdict.ResourceLimit},
+		"another failure":   {suite.Answer{Code: 500, Message: "insufficient room"}, nil, verdict.Unknown},
 		"a lost connection": {suite.Answer{}, errors.New("reset"), verdict.TransportError},
 	} {
 		step := crowd(t.Context(), env(&server{answer: c.answer, err: c.err}), scopes[0], 1)
@@ -265,11 +304,13 @@ func TestAQuotaForSomeKindsOfPodsAloneIsNone(t *testing.T) {
 		counts func(spec object) bool
 		want   []bool // whether a crowd was not stopped
 	}{
-		"all Pods":                       {func(object) bool { return true }, []bool{false, false, false}},
+		"all Pods":                       {func(object) bool { return true }, []bool{false, false, false, false}},
 		"those that end by themselves":   {func(spec object) bool { return spec["activeDeadlineSeconds"] != nil }, []bool{true}},
 		"those that do not":              {func(spec object) bool { return spec["activeDeadlineSeconds"] == nil }, []bool{false, true}},
 		"those that ask for something":   {func(spec object) bool { return !idle(spec) }, []bool{false, false, true}},
 		"those that ask for no resource": {idle, []bool{true}},
+		"those of no priority class":     {func(spec object) bool { return spec["priorityClassName"] == nil }, []bool{false, false, false, true}},
+		"those of a priority class":      {func(spec object) bool { return spec["priorityClassName"] != nil }, []bool{true}},
 	} {
 		s := &scoped{server: &server{}, counts: c.counts}
 		e := env(s.server)

@@ -24,7 +24,7 @@ func podQuota() suite.Scenario {
 		ID:    "playground.pod-quota",
 		Title: "Create Pods without end in the playground",
 		About: fmt.Sprintf("Creates up to %d Pods of the template's that no node takes, first as they are, then Pods that end by themselves after a time, as those of the service do, "+
-			"then Pods that ask for no resources: a quota may be for some kinds of Pods alone. Before the last of each a quota has to refuse. ", manyPods) +
+			"then Pods that ask for no resources, then Pods of one of the cluster's own priority classes: a quota may be for some kinds of Pods alone. Before the last of each a quota has to refuse. ", manyPods) +
 			"The control creates one. All are removed again.",
 		Claims: []string{"PG-04"}, Kind: suite.Guarantee, Severity: suite.Medium,
 		Techniques: []string{"T1499", "T1496"},
@@ -38,7 +38,7 @@ func podQuota() suite.Scenario {
 		Exclusive: true,
 		Stores:    true,
 		Timeout:   60 * time.Second,
-		Mutants:   []string{"playground-no-quota", "playground-quota-scope"},
+		Mutants:   []string{"playground-no-quota", "playground-quota-scope", "playground-quota-priority"},
 	}
 }
 
@@ -54,6 +54,9 @@ var scopes = []scope{
 		spec["activeDeadlineSeconds"] = int64(600)
 	}},
 	{fmt.Sprintf("create %d Pods that ask for no resources", manyPods), "idle", manifest.InContainers(manifest.Without("resources"))},
+	// The class is on every cluster. No Pod is thrown out for theirs: a node that does
+	// not exist has none.
+	{fmt.Sprintf("create %d Pods of a priority class", manyPods), "urgent", manifest.Set("priorityClassName", "system-cluster-critical")},
 }
 
 // crowds ends with the first kind that no quota stops: one is enough for a breach.
@@ -111,6 +114,10 @@ func judgeCrowd(name string, made, want int, a suite.Answer, err error) (step ve
 		return step, made >= want
 	case a.Code == 403 && (strings.Contains(a.Message, "exceeded quota") || strings.Contains(a.Message, "failed quota")):
 		// The latter is how a quota refuses a Pod that does not say what it needs.
+		step.Class = verdict.ResourceLimit
+	case strings.Contains(a.Message, "insufficient quota to match these scopes"):
+		// There is none for Pods of the class, and the API server is told to take them
+		// by a quota alone. It says so with the code of a failure of its own.
 		step.Class = verdict.ResourceLimit
 	default:
 		step.Class = verdict.Unknown

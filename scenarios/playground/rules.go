@@ -104,7 +104,7 @@ var rules = []rule{
 			object{"containerPort": int64(8080), "hostPort": int64(8080), "protocol": "TCP"}}))}},
 	}, {
 		id: "require-emptydir", title: "Create a Pod with a volume in the playground",
-		about: "Every other kind of volume brings something from outside: a folder of the node, a secret, a token, a disk.",
+		about: "Every other kind of volume brings something from outside: a folder of the node, a secret, a token, a disk, an image of any registry.",
 		says:  "only emptyDir", standard: "volume", severity: suite.Critical,
 		mutants: []string{"playground-no-volume-rule", "playground-volume-deny-list"},
 		cases: []variant{
@@ -115,11 +115,14 @@ var rules = []rule{
 				object{"serviceAccountToken": object{"path": "token", "audience": "stockade.test"}}}}})},
 			{"a persistent volume", manifest.Volume(object{"persistentVolumeClaim": object{"claimName": "stockade"}})},
 			{"a driver's volume", manifest.Volume(object{"csi": object{"driver": "csi.stockade.test"}})},
-			// Pod Security's level restricted takes these two.
+			// These are forgotten most easily: who forbids by name, forbids what there was
+			// then. No rule on images sees the last one's, which is of a tag and of
+			// another registry.
 			{"a disk made for it", manifest.Volume(object{"ephemeral": object{"volumeClaimTemplate": object{"spec": object{
 				"accessModes": []any{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": "1Gi"}}}}}})},
 			{"what the API server says of it", manifest.Volume(object{"downwardAPI": object{"items": []any{
 				object{"path": "labels", "fieldRef": object{"fieldPath": "metadata.labels"}}}}})},
+			{"an image", manifest.Volume(object{"image": object{"reference": "registry.stockade.test/attack:dev", "pullPolicy": "IfNotPresent"}})},
 		},
 	}, {
 		id: "require-no-token", title: "Create a Pod with a service account token in the playground",
@@ -164,14 +167,18 @@ var rules = []rule{
 		}}},
 	}, {
 		id: "require-registry", title: "Create a Pod of another registry's image in the playground",
-		about: "A digest says which image it is, and not who made it. Whoever has a domain can name a registry so that it begins like another's.",
+		about: "A digest says which image it is, and not who made it. Whoever has a domain can name a registry so that it begins or ends like another's, and a repository as he likes.",
 		says:  "from the registry", severity: suite.High,
-		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix"},
+		mutants: []string{"playground-no-registry-rule", "playground-registry-prefix", "playground-registry-anywhere"},
 		cases: []variant{
 			{"another registry", manifest.InContainers(func(c object) { c["image"] = "registry.stockade.test/playground@" + digest(c) })},
 			{"a registry whose name begins alike", manifest.InContainers(func(c object) {
 				registry, _, _ := strings.Cut(repository(c), "/")
 				c["image"] = registry + ".stockade.test/playground@" + digest(c)
+			})},
+			{"a registry whose name ends alike", manifest.InContainers(func(c object) { c["image"] = "not-" + repository(c) + "@" + digest(c) })},
+			{"another registry's repository that is called like this one", manifest.InContainers(func(c object) {
+				c["image"] = "registry.stockade.test/" + repository(c) + "@" + digest(c)
 			})},
 		},
 	}, {
