@@ -35,10 +35,13 @@ type Outlet struct {
 // The ports of a web server, for hosts that are allowed by name.
 var web = []string{"443/TCP"}
 
-// private are the ranges of addresses that are not public: RFC 6890's, and those in
-// which a network hides IPv4 addresses.
-var private = prefixes("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "240.0.0.0/4",
-	"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10")
+// private are the ranges of addresses that are not public: RFC 6890's, those of
+// multicast, and those in which a network hides IPv4 addresses. Those that are kept
+// for documentation are not among them: they are nobody's, and the suite's range
+// plays the public in them.
+var private = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
+	"198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8")
 
 func prefixes(all ...string) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(all))
