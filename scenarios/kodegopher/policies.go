@@ -15,8 +15,9 @@ import (
 // rule for one address more, or for the Pods of the sandbox's own namespace, lets
 // every one of them be dropped all the same.
 
-// servers are who may call a sandbox, in its own namespace.
-var servers = []reading.Outlet{labelled("kode-gopher-router"), labelled("kode-gopher")}
+// servers are who may call a sandbox, in its own namespace, and where: at the port at
+// which its runner listens. What a program of the user's own listens on is nobody's.
+var servers = []reading.Outlet{labelled("kode-gopher-router", "8888/TCP"), labelled("kode-gopher", "8888/TCP")}
 
 // labelled are Pods of the target's own namespace.
 func labelled(app string, ports ...string) reading.Outlet {
@@ -30,7 +31,7 @@ func portPolicy() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.port-policy",
 		Title: "Find a network policy that lets others in to a sandbox than the server",
-		About: "Reads the network policies that select the running sandbox: one has to speak of what comes in, and all of them together may let in kode-gopher's server and the sandbox router alone. " +
+		About: "Reads the network policies that select the running sandbox: one has to speak of what comes in, and all of them together may let in kode-gopher's server and the sandbox router alone, at the port of the sandbox's runner. " +
 			"Everybody, addresses, every Pod of a namespace and other sandboxes are others; of another label, and of policies of other kinds that speak of ingress, nothing is concluded. " +
 			"The control finds, by the same reading, a policy that lets somebody in.",
 		Claims: []string{"KG-08"}, Kind: suite.Guarantee, Severity: suite.Critical,
@@ -43,7 +44,7 @@ func portPolicy() suite.Scenario {
 		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"kode-gopher-ingress-own-namespace"},
+		Mutants:    []string{"kode-gopher-ingress-own-namespace", "kode-gopher-ingress-any-port", "kode-gopher-shared-ingress-port-range"},
 	}
 }
 
