@@ -175,20 +175,29 @@ func (o Outlets) block(cidr string, except, ports []string) finding {
 		if p.Bits() < all.Bits() {
 			p = all // a part of the private range
 		}
-		covered, parts := false, false
-		for _, w := range without {
-			covered = covered || w.Bits() <= p.Bits() && w.Overlaps(p)
-			parts = parts || w.Overlaps(p)
-		}
-		switch {
-		case covered:
-		case parts:
-			return isUnread("exceptions for parts of %s", p)
-		default:
-			return isOpen("the private addresses %s", p)
+		if !covered(p, without) {
+			return isOpen("private addresses of %s", p)
 		}
 	}
 	return finding{}
+}
+
+// covered tells whether all of a range lies in others, in one or in several together.
+func covered(p netip.Prefix, by []netip.Prefix) bool {
+	overlaps := false
+	for _, b := range by {
+		if b.Overlaps(p) && b.Bits() <= p.Bits() {
+			return true
+		}
+		overlaps = overlaps || b.Overlaps(p)
+	}
+	if !overlaps {
+		return false
+	}
+	upper := p.Addr().AsSlice()
+	upper[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	addr, _ := netip.AddrFromSlice(upper) // as long as it was
+	return covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), by) && covered(netip.PrefixFrom(addr, p.Bits()+1), by)
 }
 
 // parseRange reads a range, or an address, which is one of a single one.
