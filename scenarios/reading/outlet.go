@@ -24,6 +24,9 @@ type Outlets struct {
 	// Public says that it may send to any address that is not private, and to any
 	// name.
 	Public bool
+	// Private are the ranges that are not public, where they are others than those of
+	// [private].
+	Private []netip.Prefix
 }
 
 // Outlet is a place that a sandbox may call, or who may call something.
@@ -39,11 +42,12 @@ var web = []string{"443/TCP"}
 // multicast, and those in which a network hides IPv4 addresses. Those that are kept
 // for documentation are not among them: they are nobody's, and the suite's range
 // plays the public in them.
-var private = prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
+var private = Prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
 	"198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
 	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8")
 
-func prefixes(all ...string) []netip.Prefix {
+// Prefixes parses ranges that are known to be some.
+func Prefixes(all ...string) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(all))
 	for _, p := range all {
 		out = append(out, netip.MustParsePrefix(p))
@@ -168,7 +172,11 @@ func (o Outlets) block(cidr string, except, ports []string) finding {
 		}
 		without = append(without, p)
 	}
-	for _, p := range private {
+	ranges := o.Private
+	if len(ranges) == 0 {
+		ranges = private
+	}
+	for _, p := range ranges {
 		if !p.Overlaps(all) {
 			continue
 		}

@@ -103,6 +103,9 @@ func TestARuleThatLeadsElsewhereIsFound(t *testing.T) {
 			assert.Equal(t, fine, Egress.worst([]object{p}, object{"app": "other"}, w.o.rule).step("x", "").Class, "%s: a policy of other Pods", name)
 		}
 	}
+	few := Outlets{Public: true, Private: Prefixes("10.0.0.0/8", "fc00::/7")}
+	assert.Empty(t, few.rule(block("0.0.0.0/0", "10.0.0.0/8")).open)
+	assert.NotEmpty(t, few.rule(block("0.0.0.0/0", "192.168.0.0/16")).open, "what is excepted is another one")
 	// A range without one of the private ones is what this is for.
 	for _, except := range privateToo {
 		assert.NotEmpty(t, public.rule(block("0.0.0.0/0", without(privateToo, except.(string))...)).open, except) //nolint:forcetypeassert // it is a text

@@ -14,17 +14,17 @@ import (
 	"github.com/stockade-dev/stockade/scenarios/reading"
 )
 
-// byDefault answers as an API server with a sandbox of a template that has no network
+// controllersOwn answers as an API server with a sandbox of a template that has no network
 // policy of its own, and with what the controller then writes for it: the router may
-// come in, and so may more.
-func byDefault(more ...any) *suite.APIEnv {
+// come in, and so may more. Where it may not send is given.
+func controllersOwn(except []any, more ...any) *suite.APIEnv {
 	const where, hash = "sandboxes", "agents.x-k8s.io/sandbox-template-ref-hash"
 	router := object{"namespaceSelector": object{"matchLabels": object{"kubernetes.io/metadata.name": "agent-sandbox-system"}},
 		"podSelector": object{"matchLabels": object{"app": "sandbox-router"}}}
 	written := object{"metadata": object{"name": "budget-sandbox-network-policy"}, "spec": object{
 		"podSelector": object{"matchLabels": object{hash: "abc"}}, "policyTypes": []any{"Ingress", "Egress"},
 		"ingress": []any{object{"from": append([]any{router}, more...)}},
-		"egress":  []any{object{"to": []any{object{"ipBlock": object{"cidr": "0.0.0.0/0", "except": []any{"10.0.0.0/8"}}}}}},
+		"egress":  []any{object{"to": []any{object{"ipBlock": object{"cidr": "0.0.0.0/0", "except": except}}}}},
 	}}
 	answers := map[string]object{
 		"/api/v1/namespaces/" + where + "/pods/live": {"metadata": object{"labels": object{hash: "abc", "app": "budget-sandbox"}}},
@@ -51,7 +51,7 @@ func TestWhomTheControllersOwnPolicyLetsInIsRead(t *testing.T) {
 		"whoever has an address":      {[]any{object{"ipBlock": object{"cidr": "10.0.0.0/8"}}}, ""},
 		"somebody whom nobody knows":  {[]any{object{"podSelector": object{"matchLabels": object{"app": "x"}}}}, verdict.Unknown},
 	} {
-		env := byDefault(c.more...)
+		env := controllersOwn(nil, c.more...)
 		require.True(t, s.AskControl(t.Context(), env)[0].OK, name)
 		steps := s.Ask(t.Context(), env)
 		require.Len(t, steps, 2+len(reading.PolicyGroups), name)
@@ -62,6 +62,31 @@ func TestWhomTheControllersOwnPolicyLetsInIsRead(t *testing.T) {
 			}
 			assert.Equal(t, want, step.Class, "%s: %s: %s", name, step.Name, step.Detail)
 			assert.Equal(t, want == "", step.OK, "%s: %s: %s", name, step.Name, step.Detail)
+		}
+	}
+}
+
+func TestWhereTheControllersOwnPolicyLeadsIsRead(t *testing.T) {
+	s := defaultEgressPolicy()
+	private := []any{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"}
+	for name, c := range map[string]struct {
+		except []any
+		open   bool
+	}{
+		"what the text says":           {append([]any{"169.254.0.0/16"}, private...), false},
+		"the metadata server alone":    {append([]any{"169.254.169.254/32"}, private...), true},
+		"no link-local address":        {private, true},
+		"half of a private range":      {append([]any{"169.254.0.0/16", "192.168.0.0/17"}, private[:2]...), true},
+		"no exception":                 {nil, true},
+		"more than what the text says": {append([]any{"169.254.0.0/16", "100.64.0.0/10"}, private...), false},
+	} {
+		env := controllersOwn(c.except)
+		require.True(t, s.AskControl(t.Context(), env)[0].OK, name)
+		steps := s.Ask(t.Context(), env)
+		require.Len(t, steps, 2+len(reading.PolicyGroups), name)
+		for i, step := range steps {
+			assert.Equal(t, c.open && i == 1, step.OK, "%s: %s: %s", name, step.Name, step.Detail)
+			assert.True(t, step.OK || step.Class == verdict.Absent, "%s: %s: %s", name, step.Name, step.Detail)
 		}
 	}
 }
