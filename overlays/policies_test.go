@@ -25,6 +25,7 @@ import (
 // and the limits of its Pods, by the overlay in which they have to hold.
 var read = map[string][]string{
 	Reference:           {"sandbox.egress-policy", "sandbox.ingress-policy", "resources.declared-limits"},
+	Default:             {"sandbox.default-egress-policy", "sandbox.ingress-policy"},
 	KodeGopherDev:       {"kode-gopher.port-policy", "kode-gopher.private-policy"},
 	KodeGopherSharedDev: {"kode-gopher.port-policy", "kode-gopher.private-policy", "kode-gopher.egress-policy", "kode-gopher.server-policy"},
 	Playground:          {"playground.egress-policy", "playground.ingress-policy", "playground.service-policy", "resources.declared-limits"},
@@ -60,8 +61,11 @@ func stored(t *testing.T, base, namespace, components string, objects []unstruct
 			if managed, _, _ := unstructured.NestedString(o.Object, "spec", "networkPolicyManagement"); managed != "Managed" {
 				continue
 			}
-			spec, _, err := unstructured.NestedMap(o.Object, "spec", "networkPolicy")
+			spec, has, err := unstructured.NestedMap(o.Object, "spec", "networkPolicy")
 			require.NoError(t, err)
+			if !has {
+				spec = writtenByDefault()
+			}
 			spec["podSelector"] = map[string]any{"matchLabels": pod["metadata"].(map[string]any)["labels"]} //nolint:forcetypeassert // it has labels
 			spec["policyTypes"] = []any{"Ingress", "Egress"}
 			path := "/apis/networking.k8s.io/v1/namespaces/" + namespace + policies
@@ -99,6 +103,20 @@ func stored(t *testing.T, base, namespace, components string, objects []unstruct
 	}
 }
 
+// writtenByDefault is what the controller writes where a template has no policy.
+func writtenByDefault() map[string]any {
+	block := func(cidr string, except ...any) any {
+		return map[string]any{"ipBlock": map[string]any{"cidr": cidr, "except": except}}
+	}
+	labels := func(key, value string) any { return map[string]any{"matchLabels": map[string]any{key: value}} }
+	return map[string]any{
+		"ingress": []any{map[string]any{"from": []any{map[string]any{
+			"namespaceSelector": labels("kubernetes.io/metadata.name", "agent-sandbox-system"), "podSelector": labels("app", "sandbox-router")}}}},
+		"egress": []any{map[string]any{"to": []any{
+			block("0.0.0.0/0", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"), block("::/0", "fc00::/7", "fe80::/10")}}},
+	}
+}
+
 // serviceOf is the namespace of a service account.
 func serviceOf(account string) string {
 	namespace, _, _ := strings.Cut(account, "/")
@@ -116,8 +134,8 @@ func judged(t *testing.T, id string, e *suite.APIEnv) verdict.Result {
 }
 
 func TestWhatIsReadOfEveryDeploymentHolds(t *testing.T) {
-	bases := map[string]string{Reference: BaseReference, KodeGopherDev: BaseKodeGopherLocal, KodeGopherSharedDev: BaseKodeGopherShared, Playground: BasePlayground}
-	namespaces := map[string]string{Reference: ReferenceNamespace, KodeGopherDev: KodeGopherNamespace,
+	bases := map[string]string{Reference: BaseReference, Default: BaseReference, KodeGopherDev: BaseKodeGopherLocal, KodeGopherSharedDev: BaseKodeGopherShared, Playground: BasePlayground}
+	namespaces := map[string]string{Reference: ReferenceNamespace, Default: DefaultNamespace, KodeGopherDev: KodeGopherNamespace,
 		KodeGopherSharedDev: KodeGopherSharedNamespace, Playground: PlaygroundNamespace}
 	for overlay, ids := range read {
 		objects := rendered(t, overlay)

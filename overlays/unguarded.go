@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,28 +42,48 @@ var podField = regexp.MustCompile(`\.securityContext\.|\.resources\.limits\.|\.e
 	`|\.(automountServiceAccountToken|enableServiceLinks|runtimeClassName|host[A-Z][A-Za-z]*|dnsPolicy)$` +
 	`|^spec\.(envVarsInjectionPolicy|volumeClaimTemplatesPolicy|networkPolicy)`)
 
-// additive are the kinds of which one object more allows more, so that a mutant
-// which adds one weakens those that are there.
-var additive = []string{"NetworkPolicy", "CiliumNetworkPolicy", "Role"}
+// hardened is what each base's deployment consists of, and where its sandboxes live.
+var hardened = map[string]struct {
+	namespace string
+	overlays  []string
+}{
+	BaseReference:        {ReferenceNamespace, []string{System, Reference}},
+	BasePlayground:       {PlaygroundNamespace, []string{Playground}},
+	BaseKodeGopherLocal:  {KodeGopherNamespace, []string{KodeGopher}},
+	BaseKodeGopherShared: {KodeGopherSharedNamespace, []string{KodeGopherShared}},
+}
+
+// wholePolicy is replaced by mutants that show whether any policy is there. They do not
+// show of one of its rules that its loss would be noticed.
+const wholePolicy = "spec.networkPolicy"
 
 // Unguarded returns the fields of a profile's hardened deployment that hold
 // something back and that none of the mutants changes: nothing here has shown that
 // their loss would be noticed. They are ordered by kind, name and path.
 func Unguarded(module fs.FS, base string, mutants []Mutant) ([]Field, error) {
-	systems := map[string][]string{
-		BaseReference:        {System, Reference},
-		BasePlayground:       {Playground},
-		BaseKodeGopherLocal:  {KodeGopher},
-		BaseKodeGopherShared: {KodeGopherShared},
+	disk, err := layout(module)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", base, err)
 	}
-	var out []Field
-	for _, overlay := range systems[base] {
-		objects, err := Render(module, overlay)
+	var twins []rendering
+	for _, m := range mutants {
+		if m.Base != base || restricts[m.Changes.Kind] == nil || m.Changes.Path == wholePolicy {
+			continue
+		}
+		objects, err := m.build(disk)
 		if err != nil {
 			return nil, err
 		}
+		twins = append(twins, rendering{m, objects})
+	}
+	var out []Field
+	for _, overlay := range hardened[base].overlays {
+		objects, err := build(disk, path.Join(root, overlay))
+		if err != nil {
+			return nil, fmt.Errorf("rendering %s: %w", overlay, err)
+		}
 		for _, o := range objects {
-			out = append(out, unguarded(o, base, mutants)...)
+			out = append(out, unguarded(o, twins)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b Field) int {
@@ -71,26 +92,51 @@ func Unguarded(module fs.FS, base string, mutants []Mutant) ([]Field, error) {
 	return out, nil
 }
 
-func unguarded(o unstructured.Unstructured, base string, mutants []Mutant) (out []Field) {
+func unguarded(o unstructured.Unstructured, twins []rendering) (out []Field) {
 	pattern := restricts[o.GetKind()]
 	if pattern == nil {
 		return nil
 	}
-	eachLeaf("", o.Object, func(path, value string) {
-		changes := func(m Mutant) bool {
-			if m.Base != base || m.Changes.Kind != o.GetKind() || m.Changes.Name != "" && m.Changes.Name != o.GetName() {
-				return false
-			}
-			if m.Changes.Path == "" {
-				return slices.Contains(additive, o.GetKind())
-			}
-			return overlap(m.Changes.Path, path) || overlap(m.Changes.Also, path)
-		}
-		if pattern.MatchString(path) && !slices.ContainsFunc(mutants, changes) {
-			out = append(out, Field{Kind: o.GetKind(), Name: o.GetName(), Path: path, Value: value})
-		}
-	})
+	left := leaves(o.Object)
+	maps.DeleteFunc(left, func(path, _ string) bool { return !pattern.MatchString(path) })
+	for _, t := range twins {
+		t.takeFrom(left, o)
+	}
+	for path, value := range left {
+		out = append(out, Field{Kind: o.GetKind(), Name: o.GetName(), Path: path, Value: value})
+	}
 	return out
+}
+
+// rendering is a mutant with its objects.
+type rendering struct {
+	Mutant
+	objects []unstructured.Unstructured
+}
+
+// takeFrom takes away those of an object's fields that the mutant changes: it says that
+// it does, and has another value there or none. Where it puts a new value over several
+// fields, it may leave some as they were; and where it takes an element out of a list,
+// others move that it does not change.
+func (r rendering) takeFrom(fields map[string]string, o unstructured.Unstructured) {
+	c := r.Changes
+	if c.Kind != o.GetKind() || c.Name != "" && c.Name != o.GetName() {
+		return
+	}
+	i := slices.IndexFunc(r.objects, func(x unstructured.Unstructured) bool {
+		if x.GetKind() == "Namespace" && o.GetKind() == "Namespace" {
+			return x.GetName() == r.Namespace() && o.GetName() == hardened[r.Base].namespace
+		}
+		return x.GetKind() == o.GetKind() && (x.GetName() == o.GetName() || x.GetName() == r.own(o.GetName()))
+	})
+	if i < 0 {
+		return
+	}
+	now := leaves(r.objects[i].Object)
+	maps.DeleteFunc(fields, func(path, was string) bool {
+		value, there := now[path]
+		return (overlap(c.Path, path) || overlap(c.Also, path)) && (!there || value != was)
+	})
 }
 
 // overlap is true when one of two paths leads into the other.
@@ -102,7 +148,15 @@ func overlap(a, b string) bool {
 	return a != "" && ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// eachLeaf calls f for every value that holds no other, an empty list among them.
+// leaves are all values of an object that hold no other, an empty list among them, by
+// their paths.
+func leaves(object map[string]any) map[string]string {
+	out := map[string]string{}
+	eachLeaf("", object, func(path, value string) { out[path] = value })
+	return out
+}
+
+// eachLeaf calls f for each of [leaves].
 func eachLeaf(path string, v any, f func(path, value string)) {
 	switch v := v.(type) {
 	case map[string]any:

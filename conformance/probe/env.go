@@ -4,6 +4,7 @@ package probe
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -24,6 +25,8 @@ type Site struct {
 	// MetadataAlso are other ways to the metadata server: aliases, and the
 	// addresses to which GKE's data planes rewrite its address.
 	MetadataAlso []string `json:"metadataAlso,omitempty"`
+	// LinkLocalDNS are resolvers at link-local addresses.
+	LinkLocalDNS []string `json:"linkLocalDNS,omitempty"` // "169.254.20.10:53"
 	// Tunnel is a zone whose name server the range plays.
 	Tunnel string `json:"tunnel,omitempty"` // "tunnel.stockade.test."
 
@@ -74,6 +77,24 @@ type Site struct {
 	// Most is what the profile lets a sandbox declare. A limit that is taken from
 	// what is attacked alone would be kept however high it is.
 	Most Limits `json:"most,omitzero"`
+}
+
+// MetadataIPv4 are the ways of MetadataAlso that lead over IPv4.
+func (s Site) MetadataIPv4() []string { return keep(s.MetadataAlso, netip.Addr.Is4) }
+
+// MetadataIPv6 are those that lead over IPv6.
+func (s Site) MetadataIPv6() []string {
+	return keep(s.MetadataAlso, func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() })
+}
+
+func keep(all []string, is func(netip.Addr) bool) []string {
+	var out []string
+	for _, s := range all {
+		if ap, err := netip.ParseAddrPort(s); err == nil && is(ap.Addr()) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // Limits are what a sandbox may use up; zero is not said.

@@ -58,7 +58,7 @@ func (k *Kube) surroundings(ctx context.Context, f *Field, box target.Pod) error
 	f.Site = probe.Site{
 		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
 		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
-		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
+		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), LinkLocalDNS: world.LinkLocalDNS(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
 		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
 	}
 	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)

@@ -24,8 +24,8 @@ type Profile struct {
 	// Only is the kind of deployment that its scenarios must be restricted to
 	// (Scenario.Target); empty means those that are not restricted.
 	Only string
-	// Also are scenarios that no claim of the system's text asks for, and that
-	// hold on a deployment that is hardened.
+	// Also are scenarios that no claim of the system's text asks for, or that are of
+	// no kind of deployment, and that hold on a deployment that is hardened.
 	Also []string
 	// Most is the most that one sandbox may declare; zero is any. A limit that is
 	// raised is kept as well as the right one, and no attack on it would notice.
@@ -51,7 +51,8 @@ var Profiles = []Profile{
 	}, {
 		ID: "agent-sandbox-default", Title: "Agent Sandbox with the controller's default network policy", Target: "default",
 		Claims: numbered("AS", 3, 4, 5, 11), Only: "seed",
-		Also: []string{"sandbox.bare-sandbox-network"},
+		// The attacks on AS-04 try two doors. What the controller writes is read too.
+		Also: []string{"sandbox.bare-sandbox-network", "sandbox.ingress-policy"},
 	}, {
 		ID: "kode-gopher-local", Title: "kode-gopher on a cluster of one user's own", Target: "kode-gopher-local",
 		// Not KG-09 and KG-11: the text runs local snippets as their user, with the user's

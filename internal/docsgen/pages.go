@@ -56,7 +56,8 @@ func unguardedSection(b *strings.Builder, mutants []overlays.Mutant) error {
 	b.WriteString("\n## What no mutant changes\n\n" +
 		"These fields of the hardened deployments hold something back, and no mutant of theirs changes them:\n" +
 		"that their loss would be noticed has not been shown. Some are a second lock on a door that is shut\n" +
-		"already, some have a mutant in another profile, and some are taken on trust.\n")
+		"already, some have a mutant in another profile, and some are taken on trust. A mutant that opens a\n" +
+		"network policy as a whole is not counted for any of its rules.\n")
 	for _, base := range overlays.Bases {
 		fields, err := overlays.Unguarded(module, base, mutants)
 		if err != nil {

@@ -223,9 +223,9 @@ func TestArgumentsThatHandOverASecret(t *testing.T) {
 }
 
 func TestTheAliasesAreSplitByFamily(t *testing.T) {
-	also := []string{"169.254.169.254:8080", "[fd20:ce::254]:80", "[::ffff:169.254.169.254]:80", "nonsense"}
-	assert.Equal(t, []string{"169.254.169.254:8080"}, v4(also))
-	assert.Equal(t, []string{"[fd20:ce::254]:80"}, v6(probe.Site{MetadataAlso: also}))
+	site := probe.Site{MetadataAlso: []string{"169.254.169.254:8080", "[fd20:ce::254]:80", "[::ffff:169.254.169.254]:80", "nonsense"}}
+	assert.Equal(t, []string{"169.254.169.254:8080"}, site.MetadataIPv4())
+	assert.Equal(t, []string{"[fd20:ce::254]:80"}, site.MetadataIPv6())
 }
 
 func TestEveryDoorOfTheMetadataServerIsWatched(t *testing.T) {

@@ -9,8 +9,8 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 // is asked for once more on the template without a policy: by its address, and
 // by the one of IPv6, for which that policy has an exception of its own.
 //
-// The other aliases are not: names and addresses that the public resolvers give
-// are open there, as the text says.
+// The rest of 169.254.0.0/16 is tried by egress.default-policy-private. By name it
+// is not asked for: the public resolvers are open there, as the text says.
 
 func defaultPolicyMetadata() suite.Scenario {
 	return underDefaultPolicy(metadataToken(), "credentials.default-policy-metadata", "network-unmanaged", "egress-metadata-hole")

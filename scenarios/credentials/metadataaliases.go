@@ -54,7 +54,7 @@ func metadataAliases() suite.Scenario {
 		// The resolvers are not among the places: asking for the name is no breach,
 		// and what it resolves to is the server's own address.
 		Witnesses: suite.NothingOut(func(s probe.Site) []string {
-			return slices.Concat(v4(s.MetadataAlso), []string{s.Metadata}, nodeDoors(s))
+			return slices.Concat(s.MetadataIPv4(), []string{s.Metadata}, nodeDoors(s))
 		}),
 		Attempts: 2,
 		Mutants: []string{"network-unmanaged", "egress-open", "egress-metadata-hole", "egress-metadata-dnat-hole",
@@ -82,7 +82,7 @@ const host = "metadata.google.internal."
 // doors are the ways in that the range answers wherever nothing is in between.
 func doors(ctx context.Context, env *probe.Env) []func() verdict.Step {
 	var acts []func() verdict.Step
-	for _, addr := range v4(env.Site.MetadataAlso) {
+	for _, addr := range env.Site.MetadataIPv4() {
 		acts = append(acts, door(ctx, env, addr))
 	}
 	acts = append(acts, func() verdict.Step {
@@ -134,17 +134,4 @@ func byName(ctx context.Context, env *probe.Env, server string) verdict.Step {
 		return probe.Failed(name, verdict.NoName, "%s answered with code %d and no address", server, a.RCode)
 	}
 	return probe.ReachMetadata(ctx, env, name, netip.AddrPortFrom(a.Addrs[0], 80).String())
-}
-
-// v4 keeps the IPv4 addresses; [metadataIPv6] takes the others.
-func v4(all []string) []string { return family(all, netip.Addr.Is4) }
-
-func family(all []string, is func(netip.Addr) bool) []string {
-	var out []string
-	for _, s := range all {
-		if ap, err := netip.ParseAddrPort(s); err == nil && is(ap.Addr()) {
-			out = append(out, s)
-		}
-	}
-	return out
 }

@@ -4,7 +4,6 @@ package credentials
 
 import (
 	"context"
-	"net/netip"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -30,19 +29,15 @@ func metadataIPv6() suite.Scenario {
 		Needs:      []suite.Feature{suite.IPv6},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
 			var acts []func() verdict.Step
-			for _, addr := range v6(env.Site) {
+			for _, addr := range env.Site.MetadataIPv6() {
 				acts = append(acts, door(ctx, env, addr))
 			}
 			return probe.Together(acts...)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is handed a token over IPv6"},
 		Accept:    []verdict.Class{verdict.Dropped},
-		Witnesses: suite.NothingOut(v6),
+		Witnesses: suite.NothingOut(probe.Site.MetadataIPv6),
 		Attempts:  2,
 		Mutants:   []string{"egress-ipv6-hole", "kode-gopher-ipv6-exceptions"},
 	}
-}
-
-func v6(s probe.Site) []string {
-	return family(s.MetadataAlso, func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() })
 }

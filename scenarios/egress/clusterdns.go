@@ -26,9 +26,9 @@ func clusterDNS() suite.Scenario {
 		Attack:     askCluster,
 		Control:    suite.ControlSpec{Why: "a Pod without a policy is answered by the cluster's DNS"},
 		Accept:     dropped,
-		Witnesses:  suite.NothingOut(func(s probe.Site) []string { return append(over("udp", s.ClusterDNS), s.ClusterDNS) }),
+		Witnesses:  suite.NothingOut(func(s probe.Site) []string { return eitherWay(s.ClusterDNS) }),
 		Attempts:   2,
-		Mutants:    []string{"network-unmanaged", "egress-open", "egress-dns-hole", "egress-udp-hole"},
+		Mutants:    []string{"network-unmanaged", "egress-open", "egress-dns-hole", "egress-dns-tcp-hole", "egress-udp-hole"},
 	}
 }
 

@@ -24,7 +24,7 @@ func defaultPolicyPublic() suite.Scenario {
 		ID:    "egress.default-policy-public",
 		Title: "Send data to the internet under the default policy",
 		About: "Under the policy that the controller writes when a template has none, sends data to public addresses over TCP, TLS, UDP and DNS, " +
-			"which the text discloses, and tries private ranges and the metadata server, which it says are blocked.",
+			"which the text discloses, and tries private ranges, link-local addresses, the cluster's DNS and the metadata server, which it says are blocked.",
 		Claims: []string{"AS-05"}, Kind: suite.Limit, Severity: suite.Medium,
 		Techniques: []string{"T1048", "T1567"},
 		Refs:       []string{"https://github.com/kubernetes-sigs/agent-sandbox"},
@@ -50,31 +50,38 @@ func defaultPolicyPublic() suite.Scenario {
 		Accept:    dropped,
 		Witnesses: suite.NothingOut(privatePlaces),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-private-hole"},
+		Mutants:   privateMutants,
 	}
 }
+
+// privateMutants each let out to other places of [reachPrivate] than the rest.
+var privateMutants = []string{"network-unmanaged", "egress-open", "egress-private-hole", "egress-private-udp-hole", "egress-dns-tcp-hole",
+	"egress-metadata-dnat-hole", "egress-node-cache-hole"}
 
 // reachPrivate tries what AS-05 says is blocked.
 func reachPrivate(ctx context.Context, env *probe.Env) []verdict.Step {
 	if len(env.Site.RFC1918) == 0 {
 		return []verdict.Step{probe.NoSite("connect", "private address")}
 	}
-	acts := []func() verdict.Step{
-		func() verdict.Step {
-			return probe.ReachMetadata(ctx, env, "ask the metadata server", env.Site.Metadata)
-		},
-		func() verdict.Step {
-			return probe.ReachDNS(ctx, "ask the cluster's DNS", "udp", env.Site.ClusterDNS, tunnelName(env))
-		},
-		func() verdict.Step { return probe.ReachTCP(ctx, env, "connect to the API server", env.Site.APIServer) },
+	acts := askEach(ctx, env, env.Site.LinkLocalDNS)
+	for _, network := range []string{"udp", "tcp"} {
+		acts = append(acts, func() verdict.Step {
+			return probe.ReachDNS(ctx, "ask the cluster's DNS over "+network, network, env.Site.ClusterDNS, tunnelName(env))
+		})
 	}
+	for _, a := range append(env.Site.MetadataIPv4(), env.Site.Metadata) {
+		acts = append(acts, func() verdict.Step { return probe.ReachMetadata(ctx, env, "ask the metadata server at "+a, a) })
+	}
+	acts = append(acts, func() verdict.Step { return probe.ReachTCP(ctx, env, "connect to the API server", env.Site.APIServer) })
 	for _, a := range env.Site.RFC1918 {
-		acts = append(acts, func() verdict.Step { return probe.ReachTCP(ctx, env, "connect to "+a, a) })
+		acts = append(acts,
+			func() verdict.Step { return probe.ReachTCP(ctx, env, "connect to "+a, a) },
+			func() verdict.Step { return probe.ReachUDP(ctx, env, "send to "+a, a, probe.Payload(env)) })
 	}
 	return probe.Together(acts...)
 }
 
 // privatePlaces are the places of [reachPrivate].
 func privatePlaces(s probe.Site) []string {
-	return slices.Concat(s.RFC1918, []string{s.Metadata, s.APIServer}, over("udp", s.ClusterDNS))
+	return slices.Concat(eitherWay(s.RFC1918...), s.MetadataIPv4(), []string{s.Metadata, s.APIServer}, eitherWay(s.LinkLocalDNS...), eitherWay(s.ClusterDNS))
 }

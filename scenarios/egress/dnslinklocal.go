@@ -14,7 +14,6 @@ import (
 // of clusters with Cloud DNS, and NodeLocal DNSCache listens on the other. Only
 // Dropped is accepted.
 func dnsLinkLocal() suite.Scenario {
-	servers := []string{"169.254.169.254:53", "169.254.20.10:53"}
 	return suite.Scenario{
 		ID:    "egress.dns-link-local",
 		Title: "Ask the resolvers on link-local addresses",
@@ -26,20 +25,28 @@ func dnsLinkLocal() suite.Scenario {
 			"https://cloud.google.com/kubernetes-engine/docs/how-to/cloud-dns", "https://kubernetes.io/docs/tasks/administer-cluster/nodelocaldns/",
 		},
 		Attack: func(ctx context.Context, env *probe.Env) []verdict.Step {
-			var acts []func() verdict.Step
-			for _, server := range servers {
-				for _, network := range []string{"udp", "tcp"} {
-					acts = append(acts, func() verdict.Step {
-						return probe.ReachDNS(ctx, "ask "+server+" over "+network, network, server, tunnelName(env))
-					})
-				}
-			}
-			return probe.Together(acts...)
+			return probe.Together(askEach(ctx, env, env.Site.LinkLocalDNS)...)
 		},
 		Control:   suite.ControlSpec{Why: "a Pod without a policy is answered at both addresses"},
 		Accept:    dropped,
-		Witnesses: suite.NothingOut(func(probe.Site) []string { return append(over("udp", servers...), servers...) }),
+		Witnesses: suite.NothingOut(func(s probe.Site) []string { return eitherWay(s.LinkLocalDNS...) }),
 		Attempts:  2,
-		Mutants:   []string{"network-unmanaged", "egress-open", "egress-udp-hole", "egress-metadata-hole"},
+		Mutants:   []string{"network-unmanaged", "egress-open", "egress-udp-hole", "egress-metadata-hole", "egress-node-cache-hole"},
 	}
+}
+
+// askEach asks resolvers over UDP and over TCP.
+func askEach(ctx context.Context, env *probe.Env, servers []string) []func() verdict.Step {
+	var acts []func() verdict.Step
+	for _, server := range servers {
+		for _, network := range []string{"udp", "tcp"} {
+			acts = append(acts, func() verdict.Step {
+				return probe.ReachDNS(ctx, "ask "+server+" over "+network, network, server, tunnelName(env))
+			})
+		}
+	}
+	if len(acts) == 0 {
+		acts = append(acts, func() verdict.Step { return probe.NoSite("ask", "resolver at a link-local address") })
+	}
+	return acts
 }

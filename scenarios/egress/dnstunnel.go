@@ -50,9 +50,9 @@ func dnsTunnel() suite.Scenario {
 		// Which resolvers a sandbox has, only the sandbox can read. So that none of
 		// them can be left out, no question may get out to any address.
 		Witnesses: suite.NothingOut(func(s probe.Site) []string {
-			return append(over("udp", s.ClusterDNS, "*:53"), s.ClusterDNS, "*:53")
+			return eitherWay(s.ClusterDNS, "*:53")
 		}),
 		Attempts: 2,
-		Mutants:  []string{"network-unmanaged", "egress-open", "egress-dns-hole", "egress-udp-hole"},
+		Mutants:  []string{"network-unmanaged", "egress-open", "egress-dns-hole", "egress-dns-tcp-hole", "egress-udp-hole"},
 	}
 }

@@ -55,6 +55,9 @@ func over(proto string, all ...string) []string {
 	return out
 }
 
+// eitherWay gives each place over UDP and over TCP.
+func eitherWay(all ...string) []string { return append(over("udp", all...), all...) }
+
 // ports are the same address at other ports; none for a site without it.
 func ports(addr string, others ...string) []string {
 	host, _, err := net.SplitHostPort(addr)

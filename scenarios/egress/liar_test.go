@@ -24,7 +24,7 @@ import (
 // cluster is a site that has everything.
 var cluster = probe.Site{
 	PublicTCP: "203.0.113.7:8080", PublicTLS: "8.8.8.8:443", PublicUDP: "198.51.100.9:4500", PublicTCP6: "[2001:db8::7]:443",
-	PublicDNS: "8.8.8.8:53", PublicICMP: "203.0.113.7", Metadata: "169.254.169.254:80", Tunnel: "tunnel.test.",
+	PublicDNS: "8.8.8.8:53", PublicICMP: "203.0.113.7", Metadata: "169.254.169.254:80", MetadataAlso: []string{"169.254.169.252:988"}, LinkLocalDNS: []string{"169.254.20.10:53"}, Tunnel: "tunnel.test.",
 	ClusterDNS: "10.96.0.10:53", APIServer: "10.96.0.1:443", APIDirect: "172.30.0.3:6443", NodeIP: "172.30.0.2", Kubelet: "172.30.0.2:10250",
 	RFC1918: []string{"10.99.0.7:8080"}, Sibling: "10.244.1.4", ListenPort: 47321,
 }
@@ -131,6 +131,10 @@ func TestADropAtOnePlaceHidesNoHoleAtAnother(t *testing.T) {
 		"a resolver of its own":  {dnsTunnel(), "10.96.0.10:53/udp", "1.1.1.1:53/udp"},
 		"a port of the node":     {kubelet(), "172.30.0.2:10250", "172.30.0.2:10255"},
 		"an echo request":        {icmp(), "203.0.113.7/icmp", "203.0.113.7/icmp"},
+		"a private datagram":     {defaultPolicyPrivate(), "10.99.0.7:8080", "10.99.0.7:8080/udp"},
+		"the resolver over TCP":  {defaultPolicyPublic(), "10.96.0.10:53/udp", "10.96.0.10:53"},
+		"behind the metadata":    {defaultPolicyPrivate(), "169.254.169.254:80", "169.254.169.252:988"},
+		"a cache of the node":    {defaultPolicyPrivate(), "169.254.169.254:80", "169.254.20.10:53/udp"},
 		"the cluster's own name": {clusterDNS(), "10.96.0.10:53", "10.96.0.10:53/udp"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 // rule for one address more, or for the Pods of the sandbox's own namespace, lets
 // every one of them be dropped all the same.
 
-// servers are who may call a sandbox, in its own namespace.
-var servers = []reading.Outlet{labelled("kode-gopher-router"), labelled("kode-gopher")}
+// servers are who may call a sandbox, in its own namespace, and where: at the port at
+// which its runner listens. What a program of the user's own listens on is nobody's.
+var servers = []reading.Outlet{labelled("kode-gopher-router", "8888/TCP"), labelled("kode-gopher", "8888/TCP")}
 
 // labelled are Pods of the target's own namespace.
 func labelled(app string, ports ...string) reading.Outlet {
@@ -30,7 +31,7 @@ func portPolicy() suite.Scenario {
 	return suite.Scenario{
 		ID:    "kode-gopher.port-policy",
 		Title: "Find a network policy that lets others in to a sandbox than the server",
-		About: "Reads the network policies that select the running sandbox: one has to speak of what comes in, and all of them together may let in kode-gopher's server and the sandbox router alone. " +
+		About: "Reads the network policies that select the running sandbox: one has to speak of what comes in, and all of them together may let in kode-gopher's server and the sandbox router alone, at the port of the sandbox's runner. " +
 			"Everybody, addresses, every Pod of a namespace and other sandboxes are others; of another label, and of policies of other kinds that speak of ingress, nothing is concluded. " +
 			"The control finds, by the same reading, a policy that lets somebody in.",
 		Claims: []string{"KG-08"}, Kind: suite.Guarantee, Severity: suite.Critical,
@@ -43,7 +44,7 @@ func portPolicy() suite.Scenario {
 		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"kode-gopher-ingress-own-namespace"},
+		Mutants:    []string{"kode-gopher-ingress-own-namespace", "kode-gopher-ingress-any-port", "kode-gopher-shared-ingress-port-range"},
 	}
 }
 
@@ -83,7 +84,8 @@ func privatePolicy() suite.Scenario {
 		ID:    "kode-gopher.private-policy",
 		Title: "Find a policy that lets a sandbox out to private addresses",
 		About: "Reads the network policies that select the running sandbox, Cilium's among them: one has to speak of what it sends, and all of them together may lead to the cluster's DNS, the target's own " +
-			"metadata server, public addresses and names. Every range that RFC 6890 does not give to the public, those in which IPv4 hides in IPv6 among them, has to be among the exceptions. " +
+			"metadata server, public addresses and names. Of IPv4, the ranges for private and shared use, of this host and link, for protocols, benchmarks, multicast and the future have to be among the exceptions; " +
+			"of IPv6, those of this host, local, of multicast, and those in which a NAT64, a 6to4 relay or a tunnel hides IPv4 addresses. Those for documentation are not asked for. " +
 			"Of policies of other kinds, and of what is not understood, nothing is concluded. The control finds, by the same reading, a policy that lets something out.",
 		Claims: []string{"KG-06", "KG-07"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1562.007", "T1046"},
@@ -95,7 +97,7 @@ func privatePolicy() suite.Scenario {
 		Live:       true,
 		Accept:     []verdict.Class{verdict.Absent},
 		Timeout:    30 * time.Second,
-		Mutants:    []string{"kode-gopher-nat64-hole"},
+		Mutants:    []string{"kode-gopher-nat64-hole", "kode-gopher-multicast-hole"},
 	}
 }
 

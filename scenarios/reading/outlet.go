@@ -24,6 +24,9 @@ type Outlets struct {
 	// Public says that it may send to any address that is not private, and to any
 	// name.
 	Public bool
+	// Private are the ranges that are not public, where they are others than those of
+	// [private].
+	Private []netip.Prefix
 }
 
 // Outlet is a place that a sandbox may call, or who may call something.
@@ -35,12 +38,16 @@ type Outlet struct {
 // The ports of a web server, for hosts that are allowed by name.
 var web = []string{"443/TCP"}
 
-// private are the ranges of addresses that are not public: RFC 6890's, and those in
-// which a network hides IPv4 addresses.
-var private = prefixes("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "240.0.0.0/4",
-	"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10")
+// private are the ranges of addresses that are not public: RFC 6890's, those of
+// multicast, and those in which a network hides IPv4 addresses. Those that are kept
+// for documentation are not among them: they are nobody's, and the suite's range
+// plays the public in them.
+var private = Prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
+	"198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8")
 
-func prefixes(all ...string) []netip.Prefix {
+// Prefixes parses ranges that are known to be some.
+func Prefixes(all ...string) []netip.Prefix {
 	out := make([]netip.Prefix, 0, len(all))
 	for _, p := range all {
 		out = append(out, netip.MustParsePrefix(p))
@@ -165,27 +172,40 @@ func (o Outlets) block(cidr string, except, ports []string) finding {
 		}
 		without = append(without, p)
 	}
-	for _, p := range private {
+	ranges := o.Private
+	if len(ranges) == 0 {
+		ranges = private
+	}
+	for _, p := range ranges {
 		if !p.Overlaps(all) {
 			continue
 		}
 		if p.Bits() < all.Bits() {
 			p = all // a part of the private range
 		}
-		covered, parts := false, false
-		for _, w := range without {
-			covered = covered || w.Bits() <= p.Bits() && w.Overlaps(p)
-			parts = parts || w.Overlaps(p)
-		}
-		switch {
-		case covered:
-		case parts:
-			return isUnread("exceptions for parts of %s", p)
-		default:
-			return isOpen("the private addresses %s", p)
+		if !covered(p, without) {
+			return isOpen("private addresses of %s", p)
 		}
 	}
 	return finding{}
+}
+
+// covered tells whether all of a range lies in others, in one or in several together.
+func covered(p netip.Prefix, by []netip.Prefix) bool {
+	overlaps := false
+	for _, b := range by {
+		if b.Overlaps(p) && b.Bits() <= p.Bits() {
+			return true
+		}
+		overlaps = overlaps || b.Overlaps(p)
+	}
+	if !overlaps {
+		return false
+	}
+	upper := p.Addr().AsSlice()
+	upper[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	addr, _ := netip.AddrFromSlice(upper) // as long as it was
+	return covered(netip.PrefixFrom(p.Addr(), p.Bits()+1), by) && covered(netip.PrefixFrom(addr, p.Bits()+1), by)
 }
 
 // parseRange reads a range, or an address, which is one of a single one.

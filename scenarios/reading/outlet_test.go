@@ -36,8 +36,9 @@ func toOwn(selector object, ports ...any) object {
 
 // privateToo are all exceptions that a public range needs.
 var (
-	privateToo  = []any{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3"}
-	privateToo6 = []any{"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10"}
+	privateToo = []any{"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
+		"198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"}
+	privateToo6 = []any{"::/80", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8"}
 )
 
 func without(all []any, one string) (out []any) {
@@ -74,11 +75,20 @@ func TestARuleThatLeadsElsewhereIsFound(t *testing.T) {
 		"another port of the node's":          {object{"to": []any{object{"ipBlock": object{"cidr": "169.254.20.10/32"}}}, "ports": []any{port("TCP", float64(80))}}, open, open},
 		"public addresses":                    {block("0.0.0.0/0", privateToo...), open, fine},
 		"all addresses":                       {block("0.0.0.0/0"), open, open},
-		"all but a part of the private ones":  {block("0.0.0.0/0", append(without(privateToo, "10.0.0.0/8"), "10.1.0.0/16")...), open, odd},
+		"all but a part of the private ones":  {block("0.0.0.0/0", append(without(privateToo, "10.0.0.0/8"), "10.1.0.0/16")...), open, open},
+		"all but half of a private one":       {block("0.0.0.0/0", append(without(privateToo, "10.0.0.0/8"), "10.0.0.0/9")...), open, open},
+		"an exception in two halves":          {block("0.0.0.0/0", append(without(privateToo, "10.0.0.0/8"), "10.128.0.0/9", "10.0.0.0/10", "10.64.0.0/10")...), open, fine},
+		"an exception in halves, of IPv6":     {block("::/0", append(without(privateToo6, "fc00::/7"), "fd00::/8", "fc00::/8")...), open, fine},
+		"all but half of one, of IPv6":        {block("::/0", append(without(privateToo6, "fc00::/7"), "fd00::/8")...), open, open},
+		"all but one address of a small one":  {block("10.0.0.0/31", "10.0.0.0"), open, open},
+		"two addresses, and both taken out":   {block("10.0.0.0/31", "10.0.0.0", "10.0.0.1/32"), open, fine},
 		"public addresses of IPv6":            {block("::/0", privateToo6...), open, fine},
 		"those with IPv4 in them":             {block("::/0", without(privateToo6, "64:ff9b:1::/48")...), open, open},
 		"a private address":                   {block("10.99.0.7/32"), open, open},
 		"a private address that is taken out": {block("10.0.0.0/8", "10.0.0.0/8"), open, fine},
+		"one exception for two ranges":        {block("0.0.0.0/0", append(without(without(privateToo, "224.0.0.0/4"), "240.0.0.0/4"), "224.0.0.0/3")...), open, fine},
+		"groups of hosts":                     {block("224.0.0.0/4"), open, open},
+		"the host itself, of IPv6":            {block("::1/128"), open, open},
 		"no range":                            {block("x"), odd, odd},
 		"no exception":                        {block("192.0.0.0/8", "x"), open, odd},
 	} {
@@ -93,11 +103,11 @@ func TestARuleThatLeadsElsewhereIsFound(t *testing.T) {
 			assert.Equal(t, fine, Egress.worst([]object{p}, object{"app": "other"}, w.o.rule).step("x", "").Class, "%s: a policy of other Pods", name)
 		}
 	}
+	few := Outlets{Public: true, Private: Prefixes("10.0.0.0/8", "fc00::/7")}
+	assert.Empty(t, few.rule(block("0.0.0.0/0", "10.0.0.0/8")).open)
+	assert.NotEmpty(t, few.rule(block("0.0.0.0/0", "192.168.0.0/16")).open, "what is excepted is another one")
 	// A range without one of the private ones is what this is for.
 	for _, except := range privateToo {
-		if except == "0.0.0.0/8" {
-			continue // nobody is there
-		}
 		assert.NotEmpty(t, public.rule(block("0.0.0.0/0", without(privateToo, except.(string))...)).open, except) //nolint:forcetypeassert // it is a text
 	}
 	for _, except := range privateToo6 {

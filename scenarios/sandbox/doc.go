@@ -9,7 +9,7 @@ import "github.com/stockade-dev/stockade/conformance/suite"
 
 // Scenarios returns the family's scenarios.
 func Scenarios() []suite.Scenario {
-	return []suite.Scenario{bareSandboxNetwork(), policyEnforced(), egressPolicy(), ingressPolicy(), forbiddenPods(), claimEnvironment(), claimVolume(), warmClaim(), coffeeTotals()}
+	return []suite.Scenario{bareSandboxNetwork(), policyEnforced(), egressPolicy(), defaultEgressPolicy(), ingressPolicy(), forbiddenPods(), claimEnvironment(), claimVolume(), warmClaim(), coffeeTotals()}
 }
 
 // The names and kinds that every target uses (package overlays).

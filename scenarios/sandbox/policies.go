@@ -41,6 +41,35 @@ func egressPolicy() suite.Scenario {
 	}
 }
 
+// byDefault are the ranges that the text says the default policy blocks. Of others that
+// are not public either, it says nothing.
+var byDefault = reading.Prefixes("10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10")
+
+// defaultEgressPolicy accepts Absent alone. Packets are sent to one address or two of
+// each range, and an exception for a part of it has them dropped all the same.
+func defaultEgressPolicy() suite.Scenario {
+	return suite.Scenario{
+		ID:    "sandbox.default-egress-policy",
+		Title: "Find a default policy that lets a sandbox out to private addresses",
+		About: "Reads the network policies that select a running sandbox of a template that has none of its own, Cilium's among them: one has to speak of what it sends, and all of them together may lead to public " +
+			"addresses and names alone, which are those outside of RFC 1918's ranges, of the link-local ones and of IPv6's unique local ones. " +
+			"Of Pods by their labels, of policies of other kinds, and of what is not understood, nothing is concluded. No field of that policy can be weakened: the mutant is a template whose own policy lets more out. " +
+			"The control finds, by the same reading, a policy that lets something out.",
+		Claims: []string{"AS-03", "AS-05"}, Kind: suite.Guarantee, Severity: suite.High,
+		Techniques: []string{"T1562.007", "T1046", "T1552.005"},
+		Refs:       []string{"https://github.com/kubernetes-sigs/agent-sandbox", "https://www.rfc-editor.org/rfc/rfc1918"},
+		Target:     "seed",
+		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
+			return reading.NowhereElse(ctx, env, reading.Outlets{Public: true, Private: byDefault})
+		},
+		AskControl: reading.SomethingLetOut,
+		Live:       true,
+		Accept:     []verdict.Class{verdict.Absent},
+		Timeout:    30 * time.Second,
+		Mutants:    []string{"egress-half-a-range"},
+	}
+}
+
 // router is whom the text calls the Sandbox Router.
 var router = []reading.Outlet{{Peer: reading.Peer{Namespace: "agent-sandbox-system", Label: "app", Value: "sandbox-router"}}}
 

@@ -29,7 +29,7 @@ const nonce = "0123456789abcdef0123456789abcdef"
 func TestTheFamilyRegisters(t *testing.T) {
 	var r suite.Registry
 	r.MustAdd(Scenarios()...)
-	assert.Len(t, r.All(), 9)
+	assert.Len(t, r.All(), 10)
 }
 
 // cluster answers Get out of a map of "Kind/name", and remembers the rest.

@@ -402,6 +402,10 @@ func TestEgressReachesTheRangeAndIsWrittenDown(t *testing.T) {
 			a, err := exchange("udp", world.PublicUDP, n)
 			return marked(a, n, err)
 		}, want{proto: "udp", service: "udp", dst: world.PublicUDP}},
+		{"UDP to a private address", func(n string) error {
+			a, err := exchange("udp", world.RFC1918()[0], n)
+			return marked(a, n, err)
+		}, want{proto: "udp", service: "udp", dst: world.RFC1918()[0]}},
 		{"UDP over IPv6", func(n string) error {
 			a, err := exchange("udp", "[2001:db8::9]:4500", n)
 			return marked(a, n, err)

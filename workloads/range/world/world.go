@@ -74,6 +74,10 @@ func MetadataAlso() []string {
 	}
 }
 
+// LinkLocalDNS lists the resolvers at link-local addresses that nodes of GKE have: the
+// metadata server, and NodeLocal DNSCache.
+func LinkLocalDNS() []string { return []string{"169.254.169.254:53", "169.254.20.10:53"} }
+
 // RFC1918 lists private addresses, one a range, that belong to nothing in the
 // cluster.
 func RFC1918() []string {
