@@ -28,7 +28,7 @@ type Mutant struct {
 	// from a policy that is not there at all.
 	Holds []string
 	// Scaffold is the id of what it stands on, without its change; empty where that is
-	// the reference itself.
+	// not attacked.
 	Scaffold string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (on a node), so that nothing else may run beside it.
