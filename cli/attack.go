@@ -68,9 +68,9 @@ namespace made for this run, with a warm pool of one, and removed again. Its ima
 have to be on the nodes, since no registry can be reached from the seal.
 
 With --questions only those scenarios are run that ask the API server and nothing else:
-they send no packet, run no program and store nothing, but for one sandbox that is
-claimed where one has to be looked at. They need no range, so that they can be asked of
-a stack on Google Cloud as well.
+they send no attack traffic and run no program; all they create is one sandbox, claimed
+where one has to be looked at, and given back. They need no range, so that they can be
+asked of a stack on Google Cloud as well.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --profile playground\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml\n  stockade run --stack dev",
@@ -135,7 +135,7 @@ The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 	cmd.Flags().StringVar(&target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
 	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
 	cmd.Flags().StringVar(&stack, "stack", "", "attack the place that this Pulumi `stack` exports")
-	cmd.Flags().BoolVar(&questions, "questions", false, "only ask the API server: send no packet, run no program, store nothing")
+	cmd.Flags().BoolVar(&questions, "questions", false, "only ask the API server: no attack traffic, no program; at most one sandbox is claimed")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
 	fixed(cmd, "profile", suite.ProfileIDs())
@@ -227,10 +227,9 @@ func (a *App) proveCmd() *cobra.Command {
 one control after the other, and demand of each scenario that it sees its own mutant.
 A mutant that did not take effect, or that broke more than its control, counts as
 void, not as killed. Without arguments all mutants of the profile are tried; with
---cover so many that every scenario meets at least one of its own, in about half the
-time, and with --beside as well those only that no mutant of another profile makes
-fail: for a job that proves that profile, too. A mutant that is named brings its own
-profile.
+--cover so many that every scenario meets at least one of its own, about half of them,
+and with --beside as well those only that no mutant of another profile makes fail: for
+a job that proves that profile, too. A mutant that is named brings its own profile.
 
 A mutant stands on a scaffold: the deployment without what would hide its weakening, as
 Pod Security hides a missing rule. With --scaffolds these are attacked first, by all

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -35,7 +36,7 @@ const enforcement = "sandbox.policy-enforced"
 
 // enforcementOf returns the scenario that must be Held before any network verdict
 // of the target may be; nil where it cannot be asked. That is so for a target that
-// is not the profile's own (the seed's template, a user's), and for a profile that
+// is not the profile's own (the seed's template), and for a profile that
 // does not have the scenario: the default policy lets everything public out, and a
 // run of the playground has no network that a policy could close. There each
 // verdict that rests on a policy still needs a drop by that policy in the flow log.
@@ -61,7 +62,12 @@ type field struct {
 func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progress.Reporter) (*field, error) {
 	if d == nil {
 		var err error
-		if d, err = descriptor.Read(m.descriptorFile()); err != nil {
+		d, err = descriptor.Read(m.descriptorFile())
+		if errors.Is(err, fs.ErrNotExist) {
+			// An `up` that was killed before its last layer has written none.
+			return nil, incomplete("%w", err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +180,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Enforcement: enforcementOf(o.Profile, t.Target()),
+		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(),
 		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.Features,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
@@ -231,9 +237,9 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if o.Template != nil {
 		return f.attackGuest(ctx, o)
 	}
-	t, ok := f.Targets[o.Target]
-	if !ok {
-		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` writes it down", o.Target)
+	t, err := named(f.Descriptor, o)
+	if err != nil {
+		return nil, err
 	}
 	// The descriptor has all that can be deployed.
 	there, err := hasNamespace(ctx, f.kube, t.Namespace)
@@ -244,6 +250,15 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, incomplete("%s is not deployed here: `stockade up --profile %s` deploys it, or in a Pulumi stack the key stockade:profiles", o.Target, o.Profile.ID)
 	}
 	return f.attack(ctx, o.Target, t, enforcementOf(o.Profile, o.Target), o)
+}
+
+// named is the target that is to be attacked.
+func named(d *descriptor.Descriptor, o RunOptions) (descriptor.Target, error) {
+	t, ok := d.Targets[o.Target]
+	if !ok {
+		return t, incomplete("the target's descriptor has no %s: `stockade up --profile %s` writes a new one", o.Target, o.Profile.ID)
+	}
+	return t, nil
 }
 
 // ask asks questions of an environment on Google Cloud. Nothing of the suite's own
@@ -466,7 +481,7 @@ func (f *field) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for mutants: %w", err)
 	}
-	if len(standing(mutants, namespaces.Items)) == 0 {
+	if !standing(mutants, namespaces.Items) {
 		return nil
 	}
 	f.rep.Note("a `stockade prove` was killed: what it weakened is restored first")
@@ -490,17 +505,11 @@ func deployable() ([]overlays.Mutant, error) {
 	return append(mutants, scaffolds...), err
 }
 
-// standing are the mutants of which there is a namespace that is not on its way out.
-func standing(mutants []overlays.Mutant, namespaces []corev1.Namespace) []string {
-	var ids []string
-	for _, m := range mutants {
-		if slices.ContainsFunc(namespaces, func(ns corev1.Namespace) bool {
-			return ns.DeletionTimestamp == nil && slices.Contains(m.Namespaces(), ns.Name)
-		}) {
-			ids = append(ids, m.ID)
-		}
-	}
-	return ids
+// standing tells whether there is a namespace of a mutant that is not on its way out.
+func standing(mutants []overlays.Mutant, namespaces []corev1.Namespace) bool {
+	return slices.ContainsFunc(namespaces, func(ns corev1.Namespace) bool {
+		return ns.DeletionTimestamp == nil && slices.ContainsFunc(mutants, func(m overlays.Mutant) bool { return slices.Contains(m.Namespaces(), ns.Name) })
+	})
 }
 
 // removeMutants takes down what a killed `prove` left up, and gives the
@@ -514,16 +523,12 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 	if err != nil {
 		return nil, nil, err
 	}
+	namespaces, err := f.kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for mutants: %w", err)
+	}
 	for _, m := range mutants {
-		there := false
-		for _, namespace := range m.Namespaces() {
-			found, err := hasNamespace(ctx, f.kube, namespace)
-			if err != nil {
-				return removed, left, fmt.Errorf("looking for mutants: %w", err)
-			}
-			there = there || found
-		}
-		if !there {
+		if !slices.ContainsFunc(namespaces.Items, func(ns corev1.Namespace) bool { return slices.Contains(m.Namespaces(), ns.Name) }) {
 			continue
 		}
 		done := f.rep.Step("removing mutant " + m.ID)

@@ -38,7 +38,7 @@ type Descriptor struct {
 	// ClusterUID is the UID of the namespace kube-system. A cluster with
 	// another one is not attacked.
 	ClusterUID string `json:"clusterUID"`
-	// Targets by name: reference, seed, playground.
+	// Targets by name, see docs/substrate.md.
 	Targets map[string]Target `json:"targets"`
 	// Controls is the namespace of the control Pods.
 	Controls string `json:"controls"`

@@ -210,9 +210,9 @@ func (o Options) alone(m Mutant) bool {
 	})
 }
 
-// one proves a mutant. What is void or inconclusive is tried once more, as in
-// any run; a scenario that said Held on a mutant is not: that is an answer, and
-// stays one when the mutant's other scenarios are tried again.
+// one proves a mutant. What is void or inconclusive is tried once more; a scenario that
+// said Held on a mutant is not: that is an answer, and stays one when the mutant's other
+// scenarios are tried again.
 func one(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
 	began := time.Now()
 	done := o.Progress.Step("mutant " + m.ID)

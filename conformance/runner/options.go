@@ -16,7 +16,7 @@ import (
 	"github.com/stockade-dev/stockade/infra/progress"
 )
 
-// Timeouts names every wait of a run. Zero fields get their default.
+// Timeouts names the long waits of a run. Zero fields get their default.
 type Timeouts struct {
 	// Claim is how long a SandboxClaim may take to be bound and ready; 90 s.
 	Claim time.Duration
