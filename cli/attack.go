@@ -17,6 +17,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 // output is where a run's report goes, besides the store.
@@ -334,7 +335,7 @@ func (a *App) proved(profile string, mutants []string) (suite.Profile, map[strin
 	if err != nil {
 		return p, nil, err
 	}
-	if !slices.ContainsFunc(described, func(m Mutant) bool { return m.Base == p.ID }) {
+	if !slices.ContainsFunc(described, func(m overlays.Mutant) bool { return m.Base == p.ID }) {
 		return p, nil, usage("the profile %s has no mutants of its own: its scenarios are proved with those of %s", p.ID, suite.DefaultProfile)
 	}
 	return p, bases, nil

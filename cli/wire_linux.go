@@ -46,7 +46,7 @@ func Main(args []string) int {
 	app := &App{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Now: time.Now, Color: isatty.IsTerminal(os.Stdout.Fd()),
-		Registry: all.Registry, Mutants: describeMutants, ServeRange: rangehost.Serve,
+		Registry: all.Registry, Mutants: overlays.LoadMutants, ServeRange: rangehost.Serve,
 	}
 	folder, err := home.Dir(os.Getenv)
 	if err != nil {
@@ -173,16 +173,12 @@ func (m machine) layers() []Layer {
 }
 
 // Doctor implements [Host].
-func (m machine) Doctor(ctx context.Context) ([]Check, error) {
+func (m machine) Doctor(ctx context.Context) ([]doctor.Finding, error) {
 	facts, err := doctor.Gather(ctx, m.home, m.netns())
 	if err != nil {
 		return nil, err
 	}
-	var out []Check
-	for _, f := range doctor.Judge(facts) {
-		out = append(out, Check{Name: f.Check, Level: string(f.Level), Detail: f.Detail, Remedy: f.Remedy})
-	}
-	return out, nil
+	return doctor.Judge(facts), nil
 }
 
 // Inside implements [Seal].
@@ -260,18 +256,6 @@ func toolPath(tools map[string]string, path string) string {
 		}
 	}
 	return path
-}
-
-func describeMutants() ([]Mutant, error) {
-	loaded, err := overlays.LoadMutants()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Mutant, 0, len(loaded))
-	for _, m := range loaded {
-		out = append(out, Mutant{ID: m.ID, Title: m.Title, Base: m.Base})
-	}
-	return out, nil
 }
 
 // place implements App.Place.

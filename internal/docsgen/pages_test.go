@@ -235,21 +235,6 @@ func TestAReportOfMutantsIsWrittenDown(t *testing.T) {
 	assert.Len(t, add(slices.Clone(seen), of(late.Add(time.Hour), runner.Killed)), 1)
 }
 
-// Whoever follows the README must have what CI has.
-func TestTheReadmeInstallsWhatCIInstalls(t *testing.T) {
-	t.Chdir("../..")
-	listed := func(file, form string) []string {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		m := regexp.MustCompile(form).FindStringSubmatch(string(text))
-		require.NotNil(t, m, "%s names no packages", file)
-		return slices.Sorted(strings.FieldsSeq(m[1]))
-	}
-	packages := listed("README.md", `(?m)^apt-get install -y (.*)$`)
-	assert.Equal(t, packages, listed(".ci/run", `(?m)^packages=\((.*)\)$`))
-	assert.Contains(t, packages, "debootstrap")
-}
-
 func TestOnlyARunInWhichAllHeldIsShownInPart(t *testing.T) {
 	t.Chdir("../..")
 	r, err := readReport("docs/evidence/agent-sandbox.json")
