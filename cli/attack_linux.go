@@ -102,7 +102,7 @@ func (f *field) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, er
 		}
 	}
 	return runner.NewKube(runner.KubeOptions{
-		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
+		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset), System: f.Controls,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
 		Router: routerOf(t), Gateway: t.Gateway, Callers: callers, SignIn: signIn, Most: most,
 	})
@@ -277,7 +277,7 @@ func (m machine) ask(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, err
 	}
 	ground, err := runner.NewKube(runner.KubeOptions{
-		Client: c, Carrier: target.NewKube(c.Config, c.Clientset, 0), Bare: true,
+		Client: c, Carrier: target.NewKube(c.Config, c.Clientset), Bare: true,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service, Most: mostOf(o.Profile, o.Target),
 	})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -211,6 +210,3 @@ func readSecret(path string) ([]byte, error) {
 	}
 	return io.ReadAll(io.LimitReader(f, maxSecret))
 }
-
-// Claims tells whether the target claims to have the feature.
-func (d *Descriptor) Claims(f suite.Feature) bool { return slices.Contains(d.Features, f) }

@@ -63,10 +63,11 @@ type Options struct {
 	Canary string
 	// Parallel is how many mutants may be up at once; 0 means 2.
 	Parallel int
-	// Undo bounds the time for taking one mutant down, also after a Ctrl-C.
-	Undo     time.Duration
 	Progress *progress.Reporter
 }
+
+// undoTimeout bounds the time for taking one mutant down, also after a Ctrl-C.
+const undoTimeout = 90 * time.Second
 
 // holds returns the scenarios that must still hold in the mutant. A mutant of
 // the very scenario that serves as canary has none of its own. Neither has one of
@@ -112,7 +113,7 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 	}
 	cells, residue, runErr := onScaffolds(ctx, o)
 	// The reference must get its admission policy back whatever happened.
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := restore(undo); err != nil {
 		residue = append(residue, fmt.Sprintf("the reference's admission policy, as it was for the mutants: %v", err))
@@ -125,13 +126,6 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 		return cells, residue, fmt.Errorf("%w: %d of %d cells", ErrSurvivors, n, len(cells))
 	}
 	return cells, residue, nil
-}
-
-func (o Options) undo() time.Duration {
-	if o.Undo > 0 {
-		return o.Undo
-	}
-	return 90 * time.Second
 }
 
 // onScaffolds attacks the scaffolds, and then the mutants that stand on them.
@@ -249,7 +243,7 @@ func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue
 	}
 	down, err := o.Stage.Deploy(ctx, m, picked)
 	defer func() {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		if err := down(undo); err != nil {
 			residue = append(residue, fmt.Sprintf("mutant %s: taking it down: %v; `stockade cleanup` removes it", m.ID, err))

@@ -41,9 +41,14 @@ const (
 	podNameAnnotation = "agents.x-k8s.io/pod-name"
 	// RoleLabel tells the suite's own Pods apart.
 	RoleLabel = "stockade.dev/role"
-	// DefaultListenPort is the listeners' port, one that nothing else uses.
-	DefaultListenPort = 47321
-	poll              = 100 * time.Millisecond
+	// clients is the namespace of the Pod that may call the server. It carries
+	// RoleLabel client.
+	clients = "stockade-clients"
+	// hubbleFile is the export's place in the Cilium agent.
+	hubbleFile = "/var/run/cilium/hubble/events.log"
+	// listenPort is the listeners' port, one that nothing else uses.
+	listenPort = 47321
+	poll       = 100 * time.Millisecond
 )
 
 // KubeOptions describe a target on a cluster.
@@ -71,17 +76,11 @@ type KubeOptions struct {
 	// sandboxes' policies take for the router; default agent-sandbox-system. The
 	// Pods are found by [RoleLabel]: control, impostor and router.
 	System, Router string
-	// Clients is the namespace, default stockade-clients, of the Pod that may
-	// call the server. It carries RoleLabel client.
-	Clients string
 	// Most is what a sandbox of the target may declare; zero is any.
 	Most probe.Limits
 	// Bare says that nothing of the suite's own stands on the cluster, no control Pod
 	// and no range, so that questions alone can be asked of it.
 	Bare bool
-	// HubbleFile is the export's place in the Cilium agent.
-	HubbleFile string
-	ListenPort int
 }
 
 // Kube is the Ground of a real cluster.
@@ -130,20 +129,11 @@ func NewKube(o KubeOptions) (*Kube, error) {
 	case len(o.Callers) > 0 && o.Gateway == "":
 		return nil, errors.New("describing the target: there are callers, and no server that they could call")
 	}
-	if o.Clients == "" {
-		o.Clients = "stockade-clients"
-	}
 	if o.System == "" {
 		o.System = "stockade-system"
 	}
 	if o.Router == "" {
 		o.Router = "agent-sandbox-system"
-	}
-	if o.HubbleFile == "" {
-		o.HubbleFile = "/var/run/cilium/hubble/events.log"
-	}
-	if o.ListenPort == 0 {
-		o.ListenPort = DefaultListenPort
 	}
 	k := &Kube{o: o, names: map[suite.Role]string{}, t: Timeouts{}.filled()}
 	if o.Gateway != "" {

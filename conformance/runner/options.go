@@ -145,16 +145,19 @@ type Options struct {
 	// from real GKE.
 	Substrate map[string]string
 	Differs   []string
-	// Parallel is how many attempts run at once in a Pod; 0 means 16.
-	Parallel int
-	// Rounds is how often a scenario may be tried; 0 means 3.
-	Rounds   int
-	Timeouts Timeouts
-	Progress *progress.Reporter
+	Timeouts  Timeouts
+	Progress  *progress.Reporter
 
 	// enforcementAdded is true where nobody selected that scenario.
 	enforcementAdded bool
 }
+
+const (
+	// maxParallel is how many attempts run at once in a Pod.
+	maxParallel = 16
+	// maxRounds is how often a scenario may be tried.
+	maxRounds = 3
+)
 
 func (o *Options) check() error {
 	switch {
@@ -175,12 +178,6 @@ func (o *Options) check() error {
 		}
 	}
 	o.addEnforcement()
-	if o.Parallel <= 0 {
-		o.Parallel = 16
-	}
-	if o.Rounds <= 0 {
-		o.Rounds = 3
-	}
 	o.Timeouts = o.Timeouts.filled()
 	return nil
 }

@@ -151,7 +151,7 @@ func (c *pooled) find(ctx context.Context, name string) (target.Pod, error) {
 	if !owns(sandbox.GetUID(), pod.OwnerReferences) {
 		return target.Pod{}, fmt.Errorf("Pod %s is not Sandbox %s's own", podName, box)
 	}
-	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
+	if !witness.Ready(pod) || pod.Status.PodIP == "" {
 		return target.Pod{}, fmt.Errorf("Pod %s is not ready", podName)
 	}
 	return podRef(pod), nil

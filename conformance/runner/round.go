@@ -269,7 +269,7 @@ func (sc *scene) execute(ctx context.Context) {
 	}
 	var g errgroup.Group
 	g.Go(func() error { sc.ask(ctx); return nil })
-	sc.exec(ctx, func(*order) bool { return true }, sc.r.o.Parallel)
+	sc.exec(ctx, func(*order) bool { return true }, maxParallel)
 	_ = g.Wait() // always nil
 }
 

@@ -301,7 +301,7 @@ func (r *execution) applicability(ctx context.Context) {
 // rounds. Only the Inconclusive ones are tried again, by what the attack itself
 // said: a missing feature settles the result, and does not replace the attack.
 func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alone bool) {
-	for n := range r.o.Rounds {
+	for n := range maxRounds {
 		pending := slices.DeleteFunc(slices.Clone(cases), func(c *trial) bool {
 			return n > 0 && worst(c.rounds).Verdict() != verdict.Inconclusive
 		})

@@ -92,7 +92,7 @@ func (r *runs) find(ctx context.Context, name string) (target.Pod, error) {
 	if err != nil {
 		return target.Pod{}, err
 	}
-	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
+	if !witness.Ready(pod) || pod.Status.PodIP == "" {
 		return target.Pod{}, fmt.Errorf("Pod %s is not ready: phase %s %s", name, pod.Status.Phase, waiting(pod))
 	}
 	return podRef(pod), nil

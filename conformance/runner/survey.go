@@ -59,7 +59,7 @@ func (k *Kube) surroundings(ctx context.Context, f *Field, box target.Pod) error
 		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
 		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
 		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
-		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: listenPort,
 	}
 	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
 	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket
@@ -123,7 +123,7 @@ func https(host string) string {
 // and the server's client.
 func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
 	for role, namespace := range map[suite.Role]string{
-		suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System, suite.ClientPod: k.o.Clients,
+		suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System, suite.ClientPod: clients,
 	} {
 		pods, err := k.o.Client.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel + "=" + string(role)})
 		if err != nil {
@@ -132,7 +132,7 @@ func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
 		delete(f.Pods, role)
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			if !witness.Ready(p, "") || p.Status.PodIP == "" {
+			if !witness.Ready(p) || p.Status.PodIP == "" {
 				continue
 			}
 			if old, has := f.Pods[role]; !has || old.Node != node {
@@ -284,7 +284,7 @@ func (k *Kube) anyBox(ctx context.Context) target.Pod {
 		return target.Pod{}
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Spec.RuntimeClassName != nil && witness.Ready(p, "") {
+		if p := &pods.Items[i]; p.Spec.RuntimeClassName != nil && witness.Ready(p) {
 			return podRef(p)
 		}
 	}

@@ -21,8 +21,6 @@ type MCP struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Token authenticates the caller; empty is nobody.
 	Token string
-	// Path is where the server is, default /mcp.
-	Path string
 }
 
 // Bounds of what a server may do. It is as hostile as what runs behind it: a
@@ -45,7 +43,6 @@ const protocolVersion = "2025-11-25"
 // MCPProgram is a Go program.
 type MCPProgram struct {
 	Source, Stdin string
-	Args          []string
 	// Header is added to the request that carries the program.
 	Header http.Header
 }
