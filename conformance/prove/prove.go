@@ -288,9 +288,9 @@ type Finding struct {
 }
 
 // Judge tells the fate of a mutant under each scenario it must be killed by, given
-// those that must hold. It is a pure function, and it doubts the mutant first. A kill is a breach that a
-// round of the attack saw: that the mutant lacks a feature which the target
-// declares is true of it before anything was tried, and kills nothing.
+// those that must hold. It is a pure function, and it doubts the mutant first. A kill
+// is a breach that a round of the attack saw: that the mutant lacks a feature which the
+// target declares is true of it before anything was tried, and kills nothing.
 func Judge(m Mutant, holds []string, f Finding) []runner.Kill {
 	result, attacked := map[string]verdict.Result{}, map[string]verdict.Result{}
 	if f.Run != nil {

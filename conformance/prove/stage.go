@@ -151,8 +151,8 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 // which takes it a second or some after it took them: an attack before that would
 // find no policy at all instead of a weaker one. Each that denies anything is shown
 // an object that breaks many of its rules, of which a mutant lacks one; where none
-// denies anything, that object has to be taken. Those that
-// were changed before, the reference's exemption among them, are then in force too.
+// denies anything, that object has to be taken. Those that were changed before, the
+// reference's exemption among them, are then in force too.
 func (s *ClusterStage) inForce(ctx context.Context, namespace string, objects []unstructured.Unstructured) error {
 	bait, err := baitOf(namespace, objects)
 	if err != nil {
