@@ -252,6 +252,32 @@ func TestOnlyARunInWhichAllHeldIsShownInPart(t *testing.T) {
 	assert.ErrorContains(t, err, "scenarios", "it is of another profile")
 }
 
+func TestTheReadmeShowsMutantsThatAreWhatTheyWereWhenTheyWereKilled(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	digest := func(id string) string {
+		as, err := mutants[slices.IndexFunc(mutants, func(m overlays.Mutant) bool { return m.ID == id })].Digest()
+		require.NoError(t, err)
+		return as
+	}
+	kills := []kill{
+		{Mutant: "egress-open", Scenario: "egress.dns-tunnel", As: digest("egress-open")},
+		{Mutant: "no-memory-limit", Scenario: "resources.memory-runaway", As: "another then"},
+	}
+	text, err := noticed(mutants, kills)
+	require.NoError(t, err)
+	assert.Contains(t, text, "killed  egress-open  egress.dns-tunnel  Breached  ")
+	assert.NotContains(t, text, "no-memory-limit")
+
+	text, err = noticed(mutants, append(kills, kill{Mutant: "egress-dns-hole", Scenario: "egress.dns-tunnel", As: digest("egress-dns-hole")}))
+	require.NoError(t, err)
+	assert.Contains(t, text, "killed  egress-dns-hole  ", "the one that is about it alone")
+	assert.NotContains(t, text, "egress-open")
+
+	_, err = noticed(mutants, kills[1:])
+	assert.ErrorContains(t, err, "prove some")
+}
+
 // Whoever meets a reason looks it up there.
 func TestEveryReasonIsExplained(t *testing.T) {
 	t.Chdir("../..")
