@@ -303,10 +303,6 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	module, err := agentSandbox(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	f, err := m.open(ctx, nil, o.Progress)
 	if err != nil {
 		return nil, nil, err
@@ -319,11 +315,17 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	scaffolds, on, err := overlays.Scaffolds(mutants)
-	if err != nil {
-		return nil, nil, err
+	var scaffolds []overlays.Mutant
+	if o.Scaffolds {
+		var on map[string]string
+		if scaffolds, on, err = overlays.Scaffolds(mutants); err != nil {
+			return nil, nil, err
+		}
+		for i := range picked {
+			picked[i].Scaffold = on[picked[i].ID]
+		}
 	}
-	id, err := kind.ReadIdentity(m.home)
+	stage, err := f.stage(ctx, o.Profile, slices.Concat(mutants, scaffolds))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -334,20 +336,8 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		return nil, run, err
 	}
 	kills, residue, err := prove.Prove(ctx, prove.Options{
-		Stage: &prove.ClusterStage{
-			Kube: f.kube, Module: module, Mutants: slices.Concat(mutants, scaffolds), Ready: waitSandboxes, Settle: waitSettle,
-			Digests: id.Digests,
-			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
-				t := f.Targets[o.Profile.Target] // it was attacked above
-				t.Namespace = m.Namespace()
-				if m.OwnService {
-					t.Service = m.Account()
-				}
-				// A mutant's policy is weak on purpose: nothing shows that it is enforced.
-				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
-			},
-		},
-		Mutants: picked, Scaffolds: below(picked, scaffolds, on, o.Scaffolds), Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
+		Stage: stage, Mutants: picked, Scaffolds: scaffoldsToProve(picked, scaffolds),
+		Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
 	})
 	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
@@ -356,15 +346,33 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	return kills, run, err
 }
 
-// below tells mutants what they stand on, and returns that, with no more scenarios than
-// these mutants are to be caught by; nothing where it is not asked for.
-func below(mutants []prove.Mutant, scaffolds []overlays.Mutant, on map[string]string, asked bool) (out []prove.Mutant) {
-	if !asked {
-		return nil
+// stage is where the mutants of a profile are put up and attacked.
+func (f *field) stage(ctx context.Context, p suite.Profile, mutants []overlays.Mutant) (*prove.ClusterStage, error) {
+	module, err := agentSandbox(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := range mutants {
-		mutants[i].Scaffold = on[mutants[i].ID]
+	id, err := kind.ReadIdentity(f.m.home)
+	if err != nil {
+		return nil, err
 	}
+	return &prove.ClusterStage{
+		Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle, Digests: id.Digests,
+		Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
+			t := f.Targets[p.Target] // it was attacked before any mutant
+			t.Namespace = m.Namespace()
+			if m.OwnService {
+				t.Service = m.Account()
+			}
+			// A mutant's policy is weak on purpose: nothing shows that it is enforced.
+			return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: p, Scenarios: scenarios})
+		},
+	}, nil
+}
+
+// scaffoldsToProve are the scaffolds that mutants stand on, with no more scenarios than
+// these mutants are to be caught by.
+func scaffoldsToProve(mutants []prove.Mutant, scaffolds []overlays.Mutant) (out []prove.Mutant) {
 	for _, s := range scaffolds {
 		var kills []string
 		for _, m := range mutants {

@@ -259,14 +259,16 @@ func TestAScaffoldIsAttackedByWhatItsChosenMutantsAreCaughtBy(t *testing.T) {
 	scaffolds, on, err := overlays.Scaffolds(mutants)
 	require.NoError(t, err)
 	picked := []prove.Mutant{{ID: "admission-no-sysctl-rule", Kills: []string{"b", "a"}}, {ID: "admission-no-token-rule", Kills: []string{"b"}}, {ID: "node-untainted", Kills: []string{"c"}}}
-	assert.Empty(t, below(picked, scaffolds, on, false))
-	got := below(picked, scaffolds, on, true)
+	for i := range picked {
+		picked[i].Scaffold = on[picked[i].ID]
+	}
+	assert.Empty(t, scaffoldsToProve(picked, nil), "nobody asked")
+	got := scaffoldsToProve(picked, scaffolds)
 	require.Len(t, got, 2, "one for both rules of the policy, and one for the node")
 	assert.Equal(t, []string{"a", "b"}, got[0].Kills)
-	assert.Equal(t, got[0].ID, picked[0].Scaffold)
-	assert.Equal(t, got[0].ID, picked[1].Scaffold)
 	assert.Equal(t, []string{"c"}, got[1].Kills)
-	assert.Equal(t, got[1].ID, picked[2].Scaffold)
+	assert.Equal(t, picked[0].Scaffold, got[0].ID)
+	assert.Equal(t, picked[2].Scaffold, got[1].ID)
 	for _, s := range got {
 		assert.False(t, s.Alone, "the nodes keep their taint while %s is attacked", s.ID)
 	}

@@ -95,23 +95,10 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 	if err != nil {
 		return nothing, err
 	}
-	objects, err := o.Render(s.Module)
-	if err == nil {
-		err = overlays.Pin(objects, s.Digests)
-	}
+	objects, err := s.objects(ctx, o, scenarios)
 	if err != nil {
 		return nothing, err
 	}
-	if !warm(o, scenarios) {
-		if err := emptyPools(objects); err != nil {
-			return nothing, err
-		}
-	}
-	settings, err := s.settings(ctx, o)
-	if err != nil {
-		return nothing, err
-	}
-	objects = append(objects, settings...)
 	var taints map[string][]corev1.Taint
 	down := func(ctx context.Context) error {
 		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
@@ -145,6 +132,24 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 		return down, nil
 	}
 	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), o.Pool(), s.Ready)
+}
+
+// objects are all that a mutant consists of, as these scenarios need it.
+func (s *ClusterStage) objects(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) ([]unstructured.Unstructured, error) {
+	objects, err := m.Render(s.Module)
+	if err != nil {
+		return nil, err
+	}
+	if err := overlays.Pin(objects, s.Digests); err != nil {
+		return nil, err
+	}
+	if !warm(m, scenarios) {
+		if err := emptyPools(objects); err != nil {
+			return nil, err
+		}
+	}
+	settings, err := s.settings(ctx, m)
+	return append(objects, settings...), err
 }
 
 // inForce waits until the API server acts on the mutant's own admission policies,
