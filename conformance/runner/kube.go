@@ -23,14 +23,15 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/kube/agentsandbox"
 )
 
-// The kinds of Agent Sandbox that a run touches.
+// The kinds that a run touches.
 var (
-	claimKind    = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxClaim"}
-	poolKind     = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxWarmPool"}
-	templateKind = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxTemplate"}
-	sandboxKind  = schema.GroupVersionKind{Group: "agents.x-k8s.io", Version: "v1beta1", Kind: "Sandbox"}
+	claimKind    = agentsandbox.Claim
+	poolKind     = agentsandbox.WarmPool
+	templateKind = agentsandbox.Template
+	sandboxKind  = agentsandbox.Sandbox
 	podKind      = corev1.SchemeGroupVersion.WithKind("Pod")
 	spaceKind    = corev1.SchemeGroupVersion.WithKind("Namespace")
 )
