@@ -163,8 +163,8 @@ type Runner interface {
 type RunOptions struct {
 	// Profile is what the scenarios are of.
 	Profile suite.Profile
-	// Place says where the targets are; nil means the place that `up` made here.
-	Place *descriptor.Descriptor
+	// Descriptor says where the targets are; nil means the place that `up` made here.
+	Descriptor *descriptor.Descriptor
 	// Cloud is an environment on Google Cloud of which questions are asked instead, and
 	// Kubeconfig what leads to it.
 	Cloud      *descriptor.Cloud
@@ -290,14 +290,14 @@ func (a *App) complain(err error) {
 		}
 		_, _ = fmt.Fprintln(a.Stderr, prefix+report.Clean(line))
 	}
-	if full(err) {
+	if outOfSpace(err) {
 		_, _ = fmt.Fprintln(a.Stderr, "The disk is full: make room (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk, and run this again.")
 	}
 }
 
-// full tells whether an error is for lack of space on the disk. Any write may fail
+// outOfSpace tells whether an error is for lack of space on the disk. Any write may fail
 // of it, also in a program that was called, of which only the text is known.
-func full(err error) bool {
+func outOfSpace(err error) bool {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return true
 	}

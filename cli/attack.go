@@ -132,11 +132,11 @@ func (a *App) run(ctx context.Context, f runFlags, words []string) error {
 	ro := RunOptions{Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress()}
 	if f.stack != "" {
 		// Outside of the seal, from which no state elsewhere can be read.
-		there, err := a.place(ctx, f.stack, f.questions)
+		there, err := a.stackTarget(ctx, f.stack, f.questions)
 		if err != nil {
 			return err
 		}
-		ro.Place, ro.Cloud, ro.Kubeconfig = there.Place, there.Cloud, there.Kubeconfig
+		ro.Descriptor, ro.Cloud, ro.Kubeconfig = there.Descriptor, there.Cloud, there.Kubeconfig
 	}
 	attack := func() error {
 		return a.locked(func() error {

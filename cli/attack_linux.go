@@ -48,8 +48,8 @@ func enforcementOf(p suite.Profile, target string) *suite.Scenario {
 	return s
 }
 
-// field is an opened target descriptor.
-type field struct {
+// openTarget is a target descriptor that was opened.
+type openTarget struct {
 	*descriptor.Descriptor
 	m     machine
 	kube  *kube.Client
@@ -59,7 +59,7 @@ type field struct {
 }
 
 // open opens the place of d, or that of this home where d is nil.
-func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progress.Reporter) (*field, error) {
+func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progress.Reporter) (*openTarget, error) {
 	if d == nil {
 		var err error
 		d, err = descriptor.Read(m.descriptorFile())
@@ -87,10 +87,10 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 	if err != nil {
 		return nil, fmt.Errorf("reading the probe (`stockade up` puts it there): %w", err)
 	}
-	return &field{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
+	return &openTarget{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
 }
 
-func (f *field) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, error) {
+func (f *openTarget) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, error) {
 	callers, err := callersOf(t)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func callersOf(t descriptor.Target) (map[string]string, error) {
 // declared are the features that a target claims to have: those of the cluster,
 // what our own namespaces have, and that of a server for several users, whose
 // programs have an identity.
-func (f *field) declared(name string, t descriptor.Target) []suite.Feature {
+func (f *openTarget) declared(name string, t descriptor.Target) []suite.Feature {
 	out := slices.Clone(f.Features)
 	if hardened(name) {
 		out = append(out, suite.PodSecurity)
@@ -153,7 +153,7 @@ func routerOf(t descriptor.Target) string {
 }
 
 // attack runs scenarios of a profile against a target.
-func (f *field) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
+func (f *openTarget) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
 	ground, err := f.ground(t, mostOf(o.Profile, name))
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (f *field) attack(ctx context.Context, name string, t descriptor.Target, en
 }
 
 // attackGuest deploys a user's own template for the time of the run.
-func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, error) {
+func (f *openTarget) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	t := o.Template
 	done := o.Progress.Step("checking template " + t.Name)
 	err := t.Check(ctx, f.kube, f.Controls)
@@ -189,7 +189,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 
 // harmless refuses attacks that load the cluster or kill in it, unless the
 // descriptor says that nobody misses it.
-func (f *field) harmless(scenarios []*suite.Scenario) error {
+func (f *openTarget) harmless(scenarios []*suite.Scenario) error {
 	if f.Disruptive {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (f *field) harmless(scenarios []*suite.Scenario) error {
 }
 
 // execute adds to the options what is the same for every target.
-func (f *field) execute(ctx context.Context, o runner.Options) (*runner.Run, error) {
+func (f *openTarget) execute(ctx context.Context, o runner.Options) (*runner.Run, error) {
 	if err := f.harmless(o.Scenarios); err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if o.Cloud != nil {
 		return m.ask(ctx, o)
 	}
-	f, err := m.open(ctx, o.Place, o.Progress)
+	f, err := m.open(ctx, o.Descriptor, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -347,7 +347,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 }
 
 // stage is where the mutants of a profile are put up and attacked.
-func (f *field) stage(ctx context.Context, p suite.Profile, mutants []overlays.Mutant) (*prove.ClusterStage, error) {
+func (f *openTarget) stage(ctx context.Context, p suite.Profile, mutants []overlays.Mutant) (*prove.ClusterStage, error) {
 	module, err := agentSandbox(ctx)
 	if err != nil {
 		return nil, err
@@ -357,7 +357,7 @@ func (f *field) stage(ctx context.Context, p suite.Profile, mutants []overlays.M
 		return nil, err
 	}
 	return &prove.ClusterStage{
-		Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, Settle: waitSettle, Digests: id.Digests,
+		Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, EffectTimeout: waitEffect, Digests: id.Digests,
 		Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
 			t := f.Targets[p.Target] // it was attacked before any mutant
 			t.Namespace = m.Namespace()
@@ -390,7 +390,7 @@ func scaffoldsToProve(mutants []prove.Mutant, scaffolds []overlays.Mutant) (out 
 // choose returns the mutants to prove, and the scenarios that must hold without
 // them: those of the profile, or where mutants were named and not all of it is asked
 // for, what these are about.
-func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
+func (f *openTarget) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
 	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
 	picked, unfelt := prove.List(own, f.Features)
 	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
@@ -480,7 +480,7 @@ func labelled(ctx context.Context, grounds []*runner.Kube) (all []runner.Owned, 
 
 // restore undoes what a killed `prove` has left. On a cluster on which something is
 // still weakened for a mutant, a run would find breaches that are nobody's.
-func (f *field) restore(ctx context.Context) error {
+func (f *openTarget) restore(ctx context.Context) error {
 	mutants, err := deployable()
 	if err != nil {
 		return err
@@ -522,7 +522,7 @@ func standing(mutants []overlays.Mutant, namespaces []corev1.Namespace) bool {
 
 // removeMutants takes down what a killed `prove` left up, and gives the
 // reference its admission policy and its taint back.
-func (f *field) removeMutants(ctx context.Context) (removed, left []string, err error) {
+func (f *openTarget) removeMutants(ctx context.Context) (removed, left []string, err error) {
 	module, err := agentSandbox(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -562,7 +562,7 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 }
 
 // taint gives every node for sandboxes GKE's taint, where it is missing.
-func (f *field) taint(ctx context.Context) error {
+func (f *openTarget) taint(ctx context.Context) error {
 	nodes := f.kube.Clientset.CoreV1().Nodes()
 	want := corev1.Taint{Key: kind.SandboxKey, Value: kind.SandboxValue, Effect: corev1.TaintEffectNoSchedule}
 	list, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: kind.SandboxKey + "=" + kind.SandboxValue})

@@ -104,7 +104,7 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 	require.True(t, ok)
 	whole := false
 	of := func(features []suite.Feature, named ...string) (picked []string, scenarios []string, err error) {
-		f := &field{Descriptor: &descriptor.Descriptor{Features: features}}
+		f := &openTarget{Descriptor: &descriptor.Descriptor{Features: features}}
 		ms, ss, err := f.choose(ProveOptions{Profile: p, Mutants: named, Whole: whole}, mutants)
 		for _, m := range ms {
 			picked = append(picked, m.ID)
@@ -140,7 +140,7 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 func TestMoreThanTheTextSaysIsAskedOfOurOwnTargetsAlone(t *testing.T) {
 	p, ok := suite.ProfileByID("agent-sandbox")
 	require.True(t, ok)
-	f := &field{Descriptor: &descriptor.Descriptor{Features: []suite.Feature{suite.GVisor}}}
+	f := &openTarget{Descriptor: &descriptor.Descriptor{Features: []suite.Feature{suite.GVisor}}}
 	for name, ours := range map[string]bool{p.Target: true, "mutant-no-storage-limit": true, seedTarget: false} {
 		assert.Equal(t, ours, slices.Contains(f.declared(name, descriptor.Target{}), suite.PodSecurity), name)
 		assert.Equal(t, ours, mostOf(p, name) == p.Most, name)
@@ -152,7 +152,7 @@ func TestMoreThanTheTextSaysIsAskedOfOurOwnTargetsAlone(t *testing.T) {
 
 func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {
 	quiet, loud, fatal := &suite.Scenario{ID: "a.quiet"}, &suite.Scenario{ID: "b.loud", Exclusive: true}, &suite.Scenario{ID: "c.fatal", MayKill: true}
-	f := &field{Descriptor: &descriptor.Descriptor{}}
+	f := &openTarget{Descriptor: &descriptor.Descriptor{}}
 	assert.NoError(t, f.harmless([]*suite.Scenario{quiet}))
 	for _, s := range []*suite.Scenario{loud, fatal} {
 		_, err := f.execute(t.Context(), runner.Options{Scenarios: []*suite.Scenario{quiet, s}})
@@ -200,7 +200,7 @@ func TestTheMutantsOfAKilledProofAreSeen(t *testing.T) {
 	}
 	// Nothing but the list is asked for where there is nothing to undo: the fake has
 	// no more.
-	f := &field{kube: &kube.Client{Clientset: fake.NewClientset(&clean[0], &clean[1])}}
+	f := &openTarget{kube: &kube.Client{Clientset: fake.NewClientset(&clean[0], &clean[1])}}
 	assert.NoError(t, f.restore(t.Context()))
 }
 

@@ -112,8 +112,8 @@ const (
 	waitRange = 30 * time.Second
 	// waitAnswer is how long the API server may take to say whose it is.
 	waitAnswer = 30 * time.Second
-	// waitSettle is how long a mutant's weakening may take to show.
-	waitSettle = 20 * time.Second
+	// waitEffect is how long a mutant's weakening may take to show.
+	waitEffect = 20 * time.Second
 	// waitGuestGone is how long the end of a run with a user's own template may
 	// take.
 	waitGuestGone = 150 * time.Second

@@ -227,8 +227,8 @@ func (l *layer) Down(context.Context, *progress.Reporter) error {
 
 func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error) {
 	o.Progress.Note("attacking %s", o.Target)
-	if o.Place != nil {
-		o.Progress.Note("at the cluster %s", o.Place.ClusterUID)
+	if o.Descriptor != nil {
+		o.Progress.Note("at the cluster %s", o.Descriptor.ClusterUID)
 	}
 	if o.Cloud != nil {
 		o.Progress.Note("asking %d questions of the cluster %s with %s", len(o.Scenarios), o.Cloud.Cluster.Name, o.Kubeconfig)

@@ -69,11 +69,11 @@ type Options struct {
 // undoTimeout bounds the time for taking one mutant down, also after a Ctrl-C.
 const undoTimeout = 90 * time.Second
 
-// holds returns the scenarios that must still hold in the mutant. A mutant of
+// mustHold returns the scenarios that must still hold in the mutant. A mutant of
 // the very scenario that serves as canary has none of its own. Neither has one of
 // which only the API server is asked, and which names something that must hold: a
 // sandbox in which no program runs any more would answer nothing there.
-func (o Options) holds(m Mutant) []string {
+func (o Options) mustHold(m Mutant) []string {
 	own := slices.Concat(m.Kills, m.Holds)
 	if slices.Contains(own, o.Canary) || len(m.Holds) > 0 && !slices.ContainsFunc(own, o.runsCode) {
 		return m.Holds
@@ -98,7 +98,7 @@ var ErrSurvivors = errors.New("not every mutant was killed")
 // and the residue it has, with ctx's error.
 func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []string, err error) {
 	for _, m := range slices.Concat(o.Mutants, o.Scaffolds) {
-		for _, id := range slices.Concat(o.holds(m), m.Kills) {
+		for _, id := range slices.Concat(o.mustHold(m), m.Kills) {
 			if _, ok := o.Scenarios.Get(id); !ok {
 				return nil, nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
 			}
@@ -236,7 +236,7 @@ func undecided(k runner.Kill) bool {
 // run against it could not remove, and the mutant where that stands: a taint or
 // a namespace that stays behind must not end with this process's last line.
 func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
-	holds := o.holds(m)
+	holds := o.mustHold(m)
 	picked, err := o.Scenarios.Select(slices.Concat(holds, m.Kills)...)
 	if err != nil {
 		return Judge(m, holds, Finding{Err: err}), nil

@@ -93,22 +93,22 @@ type Kube struct {
 	led *Ledger
 	t   Timeouts
 	// names of the sandboxes by role, so that one that is lost can be made anew.
-	names map[suite.Role]string
-	made  int
-	boxes boxes
+	names  map[suite.Role]string
+	made   int
+	source sandboxSource
 	// server is nil where the target has none.
 	server *server
 }
 
-// boxes makes a target's sandboxes in the target's own way: out of a warm pool
-// ([pooled]), or by an execution service ([runs]).
-type boxes interface {
+// sandboxSource makes a target's sandboxes in the target's own way: out of a warm pool
+// ([warmPool]), or by an execution service ([executionPods]).
+type sandboxSource interface {
 	// open reads what the target says of its sandboxes.
 	open(ctx context.Context) error
 	// ref is the object whose deletion removes a sandbox.
 	ref(name string) Ref
-	// order asks for a sandbox, and find returns its Pod once it is ready.
-	order(ctx context.Context, name string) error
+	// create asks for a sandbox, and find returns its Pod once it is ready.
+	create(ctx context.Context, name string) error
 	find(ctx context.Context, name string) (target.Pod, error)
 	// command is what has to be executed in a sandbox for a program.
 	command(argv []string) []string
@@ -141,11 +141,11 @@ func NewKube(o KubeOptions) (*Kube, error) {
 		k.server = newServer(k)
 	}
 	if o.Pool != "" {
-		k.boxes = &pooled{k: k}
+		k.source = &warmPool{k: k}
 		return k, nil
 	}
-	r, err := newRuns(k)
-	k.boxes = r
+	r, err := newExecutionPods(k)
+	k.source = r
 	return k, err
 }
 
@@ -157,7 +157,7 @@ type carrier struct{ k *Kube }
 
 func (c carrier) Exec(ctx context.Context, pod target.Pod, argv []string, s target.Streams) (int, error) {
 	if pod.Namespace == c.k.o.Namespace {
-		argv = c.k.boxes.command(argv)
+		argv = c.k.source.command(argv)
 	}
 	return c.k.o.Carrier.Exec(ctx, pod, argv, s)
 }
@@ -182,13 +182,13 @@ func object(kind schema.GroupVersionKind, namespace, name string) *unstructured.
 // Open implements [Ground].
 func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts, sandboxes []suite.Role) (*Field, error) {
 	k.run, k.led, k.t = run, led, t
-	if err := k.boxes.open(ctx); err != nil {
+	if err := k.source.open(ctx); err != nil {
 		return nil, err
 	}
 	f := &Field{Pods: map[suite.Role]target.Pod{},
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.Impostor: true, suite.ClientPod: true}}
 	f.API, f.Namespace, f.Controls = &tenant{k: k}, k.o.Namespace, k.o.System
-	k.boxes.furnish(f)
+	k.source.furnish(f)
 	if k.server != nil {
 		if err := k.server.furnish(ctx, f); err != nil {
 			return nil, err
@@ -219,10 +219,10 @@ func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
 	name := fmt.Sprintf("stockade-%s-%s%d", k.run, string(role)[:2], k.made)
 	k.names[role] = name
 	k.mu.Unlock()
-	if err := k.led.Creating(k.boxes.ref(name)); err != nil {
+	if err := k.led.Creating(k.source.ref(name)); err != nil {
 		return target.Pod{}, err
 	}
-	if err := k.boxes.order(ctx, name); err != nil {
+	if err := k.source.create(ctx, name); err != nil {
 		return target.Pod{}, fmt.Errorf("claiming a sandbox: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.t.Claim)
@@ -230,7 +230,7 @@ func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
 	var pod target.Pod
 	last := errors.New("not looked yet")
 	err := until(ctx, poll, func() bool {
-		pod, last = k.boxes.find(ctx, name)
+		pod, last = k.source.find(ctx, name)
 		return last == nil
 	})
 	if err != nil {
@@ -268,7 +268,7 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 		var pod target.Pod
 		err := until(rctx, poll, func() bool {
 			var err error
-			pod, err = k.boxes.find(rctx, name)
+			pod, err = k.source.find(rctx, name)
 			return err == nil
 		})
 		cancel()
@@ -279,7 +279,7 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 			if pod, err = k.claim(ctx, role); err != nil {
 				return nil, err
 			}
-			ref := k.boxes.ref(name)
+			ref := k.source.ref(name)
 			if err := k.Remove(ctx, k.run, ref); err == nil {
 				_ = k.led.Gone(ref) // the cleanup at the end tries again
 			}

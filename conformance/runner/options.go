@@ -34,8 +34,9 @@ type Timeouts struct {
 	// Arrive is how long a control's nonce may take to show in the range's log
 	// or its flow in Hubble's; 4 s.
 	Arrive time.Duration
-	// Settle is how long stragglers of an attack get to arrive outside; 250 ms.
-	Settle time.Duration
+	// Stragglers is how long the last packets of an attack get to arrive outside;
+	// 250 ms.
+	Stragglers time.Duration
 	// End is how long the API server may take to show a container's end; 10 s.
 	End time.Duration
 	// Gone is how long an object may take to vanish; 20 s.
@@ -62,7 +63,7 @@ func (t Timeouts) filled() Timeouts {
 	def(&t.Listen, 15*time.Second)
 	def(&t.Exec, 20*time.Second)
 	def(&t.Arrive, 4*time.Second)
-	def(&t.Settle, 250*time.Millisecond)
+	def(&t.Stragglers, 250*time.Millisecond)
 	def(&t.End, 10*time.Second)
 	def(&t.Gone, 20*time.Second)
 	def(&t.Vacate, 90*time.Second)
@@ -71,7 +72,7 @@ func (t Timeouts) filled() Timeouts {
 	return t
 }
 
-// Field is the place of a run: its Pods and what is known of them.
+// Field is what a run works on: its Pods and what is known of them.
 type Field struct {
 	// Pods by role; a role that the target lacks is missing.
 	Pods map[suite.Role]target.Pod
@@ -85,9 +86,9 @@ type Field struct {
 	Aliases map[string][]string
 	// Servers are the nodes of the target's own servers.
 	Servers []string
-	// Settle waits until what the sessions of the run had is gone, and tells of
+	// AwaitRelease waits until what the sessions of the run had is gone, and tells of
 	// what is not; nil where the target keeps no sessions.
-	Settle func(ctx context.Context) (residue []string)
+	AwaitRelease func(ctx context.Context) (residue []string)
 }
 
 // Ground is what a run needs of a cluster. Kube is the real one.

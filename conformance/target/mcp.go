@@ -67,7 +67,7 @@ func (m MCP) Open(ctx context.Context) (*MCPSession, error) {
 		// It offers nothing that a server could ask of it.
 		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: w.url, HTTPClient: &http.Client{Transport: w, CheckRedirect: sameAnswer},
+		Endpoint: w.url, HTTPClient: &http.Client{Transport: w, CheckRedirect: noRedirect},
 		MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxAnswer,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
 	if err != nil {
@@ -90,8 +90,8 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// sameAnswer follows no redirect: the token would go along.
-func sameAnswer(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirect follows no redirect: the token would go along.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // ID is the server's id of the session; empty where it gives none.
 func (s *MCPSession) ID() string { return s.session.ID() }

@@ -38,7 +38,7 @@ func AwaitPool(ctx context.Context, k *kube.Client, namespace, pool string, time
 		if err != nil {
 			return false, err
 		}
-		return false, hopeless(pods.Items)
+		return false, cannotStart(pods.Items)
 	})
 	if err == nil {
 		return nil
@@ -63,8 +63,8 @@ func PoolReady(ctx context.Context, k *kube.Client, namespace, pool string) (boo
 	return ready > 0 || found && want == 0, err
 }
 
-// hopeless returns an error for a Pod that no waiting will help.
-func hopeless(pods []corev1.Pod) error {
+// cannotStart returns an error for a Pod that no waiting will help.
+func cannotStart(pods []corev1.Pod) error {
 	for _, p := range pods {
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			w := c.State.Waiting
