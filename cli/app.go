@@ -19,7 +19,9 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/doctor"
 	"github.com/stockade-dev/stockade/infra/progress"
+	"github.com/stockade-dev/stockade/overlays"
 	rangehost "github.com/stockade-dev/stockade/workloads/range"
 )
 
@@ -38,8 +40,8 @@ type App struct {
 	Home string
 
 	Registry *suite.Registry
-	// Mutants describes the overlays under overlays/mutants.
-	Mutants func() ([]Mutant, error)
+	// Mutants reads those of the profiles, usually [overlays.LoadMutants].
+	Mutants func() ([]overlays.Mutant, error)
 	// Images is the place's first layer, which `down` keeps.
 	Images Layer
 	// Layers are the others, from the machine upwards.
@@ -143,17 +145,7 @@ type Seal interface {
 
 // Host looks at the machine, and changes nothing.
 type Host interface {
-	Doctor(context.Context) ([]Check, error)
-}
-
-// Check is one thing that the machine has or lacks.
-type Check struct {
-	Name string `json:"name"`
-	// Level is ok, warn (works, with a limit) or fail (nothing works).
-	Level  string `json:"level"`
-	Detail string `json:"detail,omitempty"`
-	// Remedy is what to do, if anything.
-	Remedy string `json:"remedy,omitempty"`
+	Doctor(context.Context) ([]doctor.Finding, error)
 }
 
 // Runner attacks.
@@ -171,8 +163,8 @@ type Runner interface {
 type RunOptions struct {
 	// Profile is what the scenarios are of.
 	Profile suite.Profile
-	// Place says where the targets are; nil means the place that `up` made here.
-	Place *descriptor.Descriptor
+	// Descriptor says where the targets are; nil means the place that `up` made here.
+	Descriptor *descriptor.Descriptor
 	// Cloud is an environment on Google Cloud of which questions are asked instead, and
 	// Kubeconfig what leads to it.
 	Cloud      *descriptor.Cloud
@@ -196,15 +188,6 @@ type ProveOptions struct {
 	// Scaffolds says that what the mutants stand on is attacked before them.
 	Scaffolds bool
 	Progress  *progress.Reporter
-}
-
-// Mutant is an overlay that weakens one control.
-type Mutant struct {
-	ID string `json:"id"`
-	// Title says what it weakens.
-	Title string `json:"title"`
-	// Base is the profile whose deployment it weakens.
-	Base string `json:"base"`
 }
 
 // Targets are what a run can attack: that of each profile, and the seed's own
@@ -307,14 +290,14 @@ func (a *App) complain(err error) {
 		}
 		_, _ = fmt.Fprintln(a.Stderr, prefix+report.Clean(line))
 	}
-	if full(err) {
+	if outOfSpace(err) {
 		_, _ = fmt.Fprintln(a.Stderr, "The disk is full: make room (`stockade images prune` removes old images), or set STOCKADE_HOME to a larger disk, and run this again.")
 	}
 }
 
-// full tells whether an error is for lack of space on the disk. Any write may fail
+// outOfSpace tells whether an error is for lack of space on the disk. Any write may fail
 // of it, also in a program that was called, of which only the text is known.
-func full(err error) bool {
+func outOfSpace(err error) bool {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return true
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 // output is where a run's report goes, besides the store.
@@ -49,9 +50,7 @@ func (o *output) check() error {
 }
 
 func (a *App) runCmd() *cobra.Command {
-	var o output
-	var profile, target, file, stack string
-	var dry, questions bool
+	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run [WORD…]", Short: "Attack the sandboxes, and report",
 		Long: `Attack a target from inside and report what held. A profile is a system as it is
@@ -68,78 +67,90 @@ namespace made for this run, with a warm pool of one, and removed again. Its ima
 have to be on the nodes, since no registry can be reached from the seal.
 
 With --questions only those scenarios are run that ask the API server and nothing else:
-they send no packet, run no program and store nothing, but for one sandbox that is
-claimed where one has to be looked at. They need no range, so that they can be asked of
-a stack on Google Cloud as well.
+they send no attack traffic and run no program; all they create is one sandbox, claimed
+where one has to be looked at, and given back. They need no range, so that they can be
+asked of a stack on Google Cloud as well.
 
 The report goes to stdout, and is kept under STOCKADE_HOME/run/reports.`,
 		Example: "  stockade run\n  stockade run egress AS-07 --junit report.xml\n  stockade run --profile playground\n  stockade run --target seed AS-16\n  stockade run --template my-sandbox.yaml\n  stockade run --stack dev",
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return a.words(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, words []string) error {
-			if file != "" && (target != "" || profile != "") {
-				return usage("--template brings a target of its own: leave out --target and --profile")
-			}
-			at, template, err := aim(profile, target, file)
-			if err != nil {
-				return err
-			}
-			picked, err := a.pick(at, words)
-			if err != nil {
-				return err
-			}
-			if questions {
-				picked = slices.DeleteFunc(picked, func(s *suite.Scenario) bool { return !s.Question() })
-				if len(picked) == 0 {
-					return usage("--questions: none of these scenarios asks the API server alone")
-				}
-			}
-			waivers, err := a.waivers(o, a.isScenario)
-			if err != nil {
-				return err
-			}
-			if dry {
-				return a.writeScenarios(picked, o.json)
-			}
-			if err := o.check(); err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			ro := RunOptions{Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress()}
-			if stack != "" {
-				// Outside of the seal, from which no state elsewhere can be read.
-				there, err := a.place(ctx, stack, questions)
-				if err != nil {
-					return err
-				}
-				ro.Place, ro.Cloud, ro.Kubeconfig = there.Place, there.Cloud, there.Kubeconfig
-			}
-			run := func() error {
-				return a.locked(func() error {
-					run, err := a.Runner.Run(ctx, ro)
-					if errors.Is(err, guest.ErrUnfit) {
-						return usage("%w", err)
-					}
-					return a.conclude(ctx, run, nil, err, waivers, o)
-				})
-			}
-			if ro.Cloud != nil {
-				return run()
-			}
-			return a.sealed(ctx, run)
-		},
+		RunE: func(cmd *cobra.Command, words []string) error { return a.run(cmd.Context(), f, words) },
 	}
-	o.flags(cmd)
-	cmd.Flags().StringVar(&profile, "profile", "", "the `profile` to run: "+list(suite.ProfileIDs())+" (default "+suite.DefaultProfile+")")
-	cmd.Flags().StringVar(&target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
-	cmd.Flags().StringVar(&file, "template", "", "attack the SandboxTemplate in this YAML `file`")
-	cmd.Flags().StringVar(&stack, "stack", "", "attack the place that this Pulumi `stack` exports")
-	cmd.Flags().BoolVar(&questions, "questions", false, "only ask the API server: send no packet, run no program, store nothing")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list what would be run")
+	f.add(cmd)
+	return cmd
+}
+
+// runFlags are those of `stockade run`.
+type runFlags struct {
+	output
+	profile, target, file, stack string
+	dry, questions               bool
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	f.flags(cmd)
+	cmd.Flags().StringVar(&f.profile, "profile", "", "the `profile` to run: "+list(suite.ProfileIDs())+" (default "+suite.DefaultProfile+")")
+	cmd.Flags().StringVar(&f.target, "target", "", "attack this `target` instead of the profile's own: "+list(Targets))
+	cmd.Flags().StringVar(&f.file, "template", "", "attack the SandboxTemplate in this YAML `file`")
+	cmd.Flags().StringVar(&f.stack, "stack", "", "attack the place that this Pulumi `stack` exports")
+	cmd.Flags().BoolVar(&f.questions, "questions", false, "only ask the API server: no attack traffic, no program; at most one sandbox is claimed")
+	cmd.Flags().BoolVar(&f.dry, "dry-run", false, "only list what would be run")
 	fixed(cmd, "target", Targets)
 	fixed(cmd, "profile", suite.ProfileIDs())
-	return cmd
+}
+
+func (a *App) run(ctx context.Context, f runFlags, words []string) error {
+	if f.file != "" && (f.target != "" || f.profile != "") {
+		return usage("--template brings a target of its own: leave out --target and --profile")
+	}
+	at, template, err := aim(f.profile, f.target, f.file)
+	if err != nil {
+		return err
+	}
+	picked, err := a.pick(at, words)
+	if err != nil {
+		return err
+	}
+	if f.questions {
+		picked = slices.DeleteFunc(picked, func(s *suite.Scenario) bool { return !s.Question() })
+		if len(picked) == 0 {
+			return usage("--questions: none of these scenarios asks the API server alone")
+		}
+	}
+	waivers, err := a.waivers(f.output, a.isScenario)
+	if err != nil {
+		return err
+	}
+	if f.dry {
+		return a.writeScenarios(picked, f.json)
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	ro := RunOptions{Profile: at.profile, Target: at.target, Template: template, Scenarios: picked, Progress: a.progress()}
+	if f.stack != "" {
+		// Outside of the seal, from which no state elsewhere can be read.
+		there, err := a.stackTarget(ctx, f.stack, f.questions)
+		if err != nil {
+			return err
+		}
+		ro.Descriptor, ro.Cloud, ro.Kubeconfig = there.Descriptor, there.Cloud, there.Kubeconfig
+	}
+	attack := func() error {
+		return a.locked(func() error {
+			run, err := a.Runner.Run(ctx, ro)
+			if errors.Is(err, guest.ErrUnfit) {
+				return usage("%w", err)
+			}
+			return a.conclude(ctx, run, nil, err, waivers, f.output)
+		})
+	}
+	if ro.Cloud != nil {
+		return attack()
+	}
+	return a.sealed(ctx, attack)
 }
 
 // list is "a, b or c".
@@ -217,20 +228,16 @@ func (a *App) pick(at aimed, words []string) ([]*suite.Scenario, error) {
 func (a *App) isScenario(id string) bool { _, ok := a.Registry.Get(id); return ok }
 
 func (a *App) proveCmd() *cobra.Command {
-	var o output
-	var cover, scaffolds bool
-	var beside []string
-	var profile string
+	var f proveFlags
 	cmd := &cobra.Command{
 		Use: "prove [MUTANT…]", Short: "Show that every check can fail",
 		Long: `Run the hardened deployment of a profile, on which nothing may be breached; then weaken
 one control after the other, and demand of each scenario that it sees its own mutant.
 A mutant that did not take effect, or that broke more than its control, counts as
 void, not as killed. Without arguments all mutants of the profile are tried; with
---cover so many that every scenario meets at least one of its own, in about half the
-time, and with --beside as well those only that no mutant of another profile makes
-fail: for a job that proves that profile, too. A mutant that is named brings its own
-profile.
+--cover so many that every scenario meets at least one of its own, about half of them,
+and with --beside as well those only that no mutant of another profile makes fail: for
+a job that proves that profile, too. A mutant that is named brings its own profile.
 
 A mutant stands on a scaffold: the deployment without what would hide its weakening, as
 Pod Security hides a missing rule. With --scaffolds these are attacked first, by all
@@ -238,59 +245,81 @@ that their mutants are to be caught by; what is breached there already is void o
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.Registry.Mutants(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, mutants []string) error {
-			if cover && len(mutants) > 0 {
-				return usage("name mutants, or say --cover, not both")
-			}
-			if len(beside) > 0 && !cover {
-				return usage("--beside says what --cover may leave out: say both")
-			}
-			p, bases, err := a.proved(profile, mutants)
-			if err != nil {
-				return err
-			}
-			named := mutants
-			if cover {
-				for _, other := range beside {
-					if _, err := profileNamed(other); err != nil {
-						return err
-					}
-					if other == p.ID {
-						return usage("--beside names the profile itself, %s", other)
-					}
-				}
-				mutants = a.Registry.Cover(func(m string) bool { return bases[m] == p.ID }, func(m string) bool { return slices.Contains(beside, bases[m]) })
-				if len(mutants) == 0 {
-					return usage("the mutants of %s reach all that those of %s would", strings.Join(beside, ", "), p.ID)
-				}
-			}
-			waivers, err := a.waivers(o, a.isScenario)
-			if err != nil {
-				return err
-			}
-			if err := o.check(); err != nil {
-				return err
-			}
-			ctx := cmd.Context()
-			return a.sealed(ctx, func() error {
-				return a.locked(func() error {
-					kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Whole: cover, Scaffolds: scaffolds, Progress: a.progress()})
-					if err == nil {
-						err = unproved(named, kills)
-					}
-					return a.conclude(ctx, run, kills, err, waivers, o)
-				})
-			})
-		},
+		RunE: func(cmd *cobra.Command, mutants []string) error { return a.prove(cmd.Context(), f, mutants) },
 	}
-	o.flags(cmd)
-	cmd.Flags().StringVar(&profile, "profile", "", "the `profile` whose deployment is weakened (default "+suite.DefaultProfile+")")
-	cmd.Flags().BoolVar(&cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
-	cmd.Flags().StringSliceVar(&beside, "beside", nil, "with --cover, leave out what the mutants of these `profiles` reach")
-	fixed(cmd, "profile", suite.ProfileIDs())
-	cmd.Flags().BoolVar(&scaffolds, "scaffolds", false, "first attack what the mutants stand on, as it is")
-	fixed(cmd, "beside", suite.ProfileIDs())
+	f.add(cmd)
 	return cmd
+}
+
+// proveFlags are those of `stockade prove`.
+type proveFlags struct {
+	output
+	profile          string
+	cover, scaffolds bool
+	beside           []string
+}
+
+func (f *proveFlags) add(cmd *cobra.Command) {
+	f.flags(cmd)
+	cmd.Flags().StringVar(&f.profile, "profile", "", "the `profile` whose deployment is weakened (default "+suite.DefaultProfile+")")
+	cmd.Flags().BoolVar(&f.cover, "cover", false, "try only as many mutants as it takes to reach every scenario")
+	cmd.Flags().StringSliceVar(&f.beside, "beside", nil, "with --cover, leave out what the mutants of these `profiles` reach")
+	fixed(cmd, "profile", suite.ProfileIDs())
+	cmd.Flags().BoolVar(&f.scaffolds, "scaffolds", false, "first attack what the mutants stand on, as it is")
+	fixed(cmd, "beside", suite.ProfileIDs())
+}
+
+func (a *App) prove(ctx context.Context, f proveFlags, mutants []string) error {
+	if f.cover && len(mutants) > 0 {
+		return usage("name mutants, or say --cover, not both")
+	}
+	if len(f.beside) > 0 && !f.cover {
+		return usage("--beside says what --cover may leave out: say both")
+	}
+	p, bases, err := a.proved(f.profile, mutants)
+	if err != nil {
+		return err
+	}
+	named := mutants
+	if f.cover {
+		if mutants, err = a.coverOf(p, bases, f.beside); err != nil {
+			return err
+		}
+	}
+	waivers, err := a.waivers(f.output, a.isScenario)
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	return a.sealed(ctx, func() error {
+		return a.locked(func() error {
+			kills, run, err := a.Runner.Prove(ctx, ProveOptions{Profile: p, Mutants: mutants, Whole: f.cover, Scaffolds: f.scaffolds, Progress: a.progress()})
+			if err == nil {
+				err = unproved(named, kills)
+			}
+			return a.conclude(ctx, run, kills, err, waivers, f.output)
+		})
+	})
+}
+
+// coverOf picks as many mutants of a profile as it takes to reach every scenario that
+// those of the profiles beside it do not reach; bases are the mutants' profiles.
+func (a *App) coverOf(p suite.Profile, bases map[string]string, beside []string) ([]string, error) {
+	for _, other := range beside {
+		if _, err := profileNamed(other); err != nil {
+			return nil, err
+		}
+		if other == p.ID {
+			return nil, usage("--beside names the profile itself, %s", other)
+		}
+	}
+	mutants := a.Registry.Cover(func(m string) bool { return bases[m] == p.ID }, func(m string) bool { return slices.Contains(beside, bases[m]) })
+	if len(mutants) == 0 {
+		return nil, usage("the mutants of %s reach all that those of %s would", strings.Join(beside, ", "), p.ID)
+	}
+	return mutants, nil
 }
 
 // unproved is an error where a mutant that was named is not in the matrix, or
@@ -335,7 +364,7 @@ func (a *App) proved(profile string, mutants []string) (suite.Profile, map[strin
 	if err != nil {
 		return p, nil, err
 	}
-	if !slices.ContainsFunc(described, func(m Mutant) bool { return m.Base == p.ID }) {
+	if !slices.ContainsFunc(described, func(m overlays.Mutant) bool { return m.Base == p.ID }) {
 		return p, nil, usage("the profile %s has no mutants of its own: its scenarios are proved with those of %s", p.ID, suite.DefaultProfile)
 	}
 	return p, bases, nil

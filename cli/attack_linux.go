@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -35,7 +36,7 @@ const enforcement = "sandbox.policy-enforced"
 
 // enforcementOf returns the scenario that must be Held before any network verdict
 // of the target may be; nil where it cannot be asked. That is so for a target that
-// is not the profile's own (the seed's template, a user's), and for a profile that
+// is not the profile's own (the seed's template), and for a profile that
 // does not have the scenario: the default policy lets everything public out, and a
 // run of the playground has no network that a policy could close. There each
 // verdict that rests on a policy still needs a drop by that policy in the flow log.
@@ -47,8 +48,8 @@ func enforcementOf(p suite.Profile, target string) *suite.Scenario {
 	return s
 }
 
-// field is an opened target descriptor.
-type field struct {
+// openTarget is a target descriptor that was opened.
+type openTarget struct {
 	*descriptor.Descriptor
 	m     machine
 	kube  *kube.Client
@@ -58,10 +59,15 @@ type field struct {
 }
 
 // open opens the place of d, or that of this home where d is nil.
-func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progress.Reporter) (*field, error) {
+func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progress.Reporter) (*openTarget, error) {
 	if d == nil {
 		var err error
-		if d, err = descriptor.Read(m.descriptorFile()); err != nil {
+		d, err = descriptor.Read(m.descriptorFile())
+		if errors.Is(err, fs.ErrNotExist) {
+			// An `up` that was killed before its last layer has written none.
+			return nil, incomplete("%w", err)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -81,10 +87,10 @@ func (m machine) open(ctx context.Context, d *descriptor.Descriptor, rep *progre
 	if err != nil {
 		return nil, fmt.Errorf("reading the probe (`stockade up` puts it there): %w", err)
 	}
-	return &field{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
+	return &openTarget{Descriptor: d, m: m, kube: c, rng: rangeclient.New(d.RangeSocket), probe: probe, rep: rep}, nil
 }
 
-func (f *field) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, error) {
+func (f *openTarget) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, error) {
 	callers, err := callersOf(t)
 	if err != nil {
 		return nil, err
@@ -96,7 +102,7 @@ func (f *field) ground(t descriptor.Target, most probe.Limits) (*runner.Kube, er
 		}
 	}
 	return runner.NewKube(runner.KubeOptions{
-		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset, 0), System: f.Controls,
+		Client: f.kube, Carrier: target.NewKube(f.kube.Config, f.kube.Clientset), System: f.Controls,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service,
 		Router: routerOf(t), Gateway: t.Gateway, Callers: callers, SignIn: signIn, Most: most,
 	})
@@ -113,7 +119,7 @@ func callersOf(t descriptor.Target) (map[string]string, error) {
 // declared are the features that a target claims to have: those of the cluster,
 // what our own namespaces have, and that of a server for several users, whose
 // programs have an identity.
-func (f *field) declared(name string, t descriptor.Target) []suite.Feature {
+func (f *openTarget) declared(name string, t descriptor.Target) []suite.Feature {
 	out := slices.Clone(f.Features)
 	if hardened(name) {
 		out = append(out, suite.PodSecurity)
@@ -147,7 +153,7 @@ func routerOf(t descriptor.Target) string {
 }
 
 // attack runs scenarios of a profile against a target.
-func (f *field) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
+func (f *openTarget) attack(ctx context.Context, name string, t descriptor.Target, enforcement *suite.Scenario, o RunOptions) (*runner.Run, error) {
 	ground, err := f.ground(t, mostOf(o.Profile, name))
 	if err != nil {
 		return nil, err
@@ -159,7 +165,7 @@ func (f *field) attack(ctx context.Context, name string, t descriptor.Target, en
 }
 
 // attackGuest deploys a user's own template for the time of the run.
-func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, error) {
+func (f *openTarget) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	t := o.Template
 	done := o.Progress.Step("checking template " + t.Name)
 	err := t.Check(ctx, f.kube, f.Controls)
@@ -174,7 +180,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 	}
 	return f.execute(ctx, runner.Options{
 		Ground:  &guest.Ground{Ground: ground, Kube: f.kube, Template: t, Namespace: namespace},
-		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(), Enforcement: enforcementOf(o.Profile, t.Target()),
+		Carrier: ground.Carrier(), Profile: o.Profile.ID, TargetName: t.Target(),
 		Scenarios: o.Scenarios, Progress: o.Progress, Declared: f.Features,
 		// A whole namespace has to go at the end.
 		Timeouts: runner.Timeouts{Clean: waitGuestGone},
@@ -183,7 +189,7 @@ func (f *field) attackGuest(ctx context.Context, o RunOptions) (*runner.Run, err
 
 // harmless refuses attacks that load the cluster or kill in it, unless the
 // descriptor says that nobody misses it.
-func (f *field) harmless(scenarios []*suite.Scenario) error {
+func (f *openTarget) harmless(scenarios []*suite.Scenario) error {
 	if f.Disruptive {
 		return nil
 	}
@@ -200,7 +206,7 @@ func (f *field) harmless(scenarios []*suite.Scenario) error {
 }
 
 // execute adds to the options what is the same for every target.
-func (f *field) execute(ctx context.Context, o runner.Options) (*runner.Run, error) {
+func (f *openTarget) execute(ctx context.Context, o runner.Options) (*runner.Run, error) {
 	if err := f.harmless(o.Scenarios); err != nil {
 		return nil, err
 	}
@@ -220,7 +226,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if o.Cloud != nil {
 		return m.ask(ctx, o)
 	}
-	f, err := m.open(ctx, o.Place, o.Progress)
+	f, err := m.open(ctx, o.Descriptor, o.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -231,9 +237,9 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 	if o.Template != nil {
 		return f.attackGuest(ctx, o)
 	}
-	t, ok := f.Targets[o.Target]
-	if !ok {
-		return nil, fmt.Errorf("the cluster has no target %s: `stockade up` writes it down", o.Target)
+	t, err := named(f.Descriptor, o)
+	if err != nil {
+		return nil, err
 	}
 	// The descriptor has all that can be deployed.
 	there, err := hasNamespace(ctx, f.kube, t.Namespace)
@@ -244,6 +250,15 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, incomplete("%s is not deployed here: `stockade up --profile %s` deploys it, or in a Pulumi stack the key stockade:profiles", o.Target, o.Profile.ID)
 	}
 	return f.attack(ctx, o.Target, t, enforcementOf(o.Profile, o.Target), o)
+}
+
+// named is the target that is to be attacked.
+func named(d *descriptor.Descriptor, o RunOptions) (descriptor.Target, error) {
+	t, ok := d.Targets[o.Target]
+	if !ok {
+		return t, incomplete("the target's descriptor has no %s: `stockade up --profile %s` writes a new one", o.Target, o.Profile.ID)
+	}
+	return t, nil
 }
 
 // ask asks questions of an environment on Google Cloud. Nothing of the suite's own
@@ -262,7 +277,7 @@ func (m machine) ask(ctx context.Context, o RunOptions) (*runner.Run, error) {
 		return nil, err
 	}
 	ground, err := runner.NewKube(runner.KubeOptions{
-		Client: c, Carrier: target.NewKube(c.Config, c.Clientset, 0), Bare: true,
+		Client: c, Carrier: target.NewKube(c.Config, c.Clientset), Bare: true,
 		Namespace: t.Namespace, Pool: t.Pool, PodTemplate: t.PodTemplate, Service: t.Service, Most: mostOf(o.Profile, o.Target),
 	})
 	if err != nil {
@@ -288,10 +303,6 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	module, err := agentSandbox(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
 	f, err := m.open(ctx, nil, o.Progress)
 	if err != nil {
 		return nil, nil, err
@@ -304,11 +315,17 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	if err != nil {
 		return nil, nil, err
 	}
-	scaffolds, on, err := overlays.Scaffolds(mutants)
-	if err != nil {
-		return nil, nil, err
+	var scaffolds []overlays.Mutant
+	if o.Scaffolds {
+		var on map[string]string
+		if scaffolds, on, err = overlays.Scaffolds(mutants); err != nil {
+			return nil, nil, err
+		}
+		for i := range picked {
+			picked[i].Scaffold = on[picked[i].ID]
+		}
 	}
-	id, err := kind.ReadIdentity(m.home)
+	stage, err := f.stage(ctx, o.Profile, slices.Concat(mutants, scaffolds))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -319,20 +336,8 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		return nil, run, err
 	}
 	kills, residue, err := prove.Prove(ctx, prove.Options{
-		Stage: &prove.ClusterStage{
-			Kube: f.kube, Module: module, Mutants: slices.Concat(mutants, scaffolds), Ready: waitSandboxes, Settle: waitSettle,
-			Digests: id.Digests,
-			Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
-				t := f.Targets[o.Profile.Target] // it was attacked above
-				t.Namespace = m.Namespace()
-				if m.OwnService {
-					t.Service = m.Account()
-				}
-				// A mutant's policy is weak on purpose: nothing shows that it is enforced.
-				return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: o.Profile, Scenarios: scenarios})
-			},
-		},
-		Mutants: picked, Scaffolds: below(picked, scaffolds, on, o.Scaffolds), Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
+		Stage: stage, Mutants: picked, Scaffolds: scaffoldsToProve(picked, scaffolds),
+		Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
 	})
 	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
@@ -341,15 +346,33 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 	return kills, run, err
 }
 
-// below tells mutants what they stand on, and returns that, with no more scenarios than
-// these mutants are to be caught by; nothing where it is not asked for.
-func below(mutants []prove.Mutant, scaffolds []overlays.Mutant, on map[string]string, asked bool) (out []prove.Mutant) {
-	if !asked {
-		return nil
+// stage is where the mutants of a profile are put up and attacked.
+func (f *openTarget) stage(ctx context.Context, p suite.Profile, mutants []overlays.Mutant) (*prove.ClusterStage, error) {
+	module, err := agentSandbox(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := range mutants {
-		mutants[i].Scaffold = on[mutants[i].ID]
+	id, err := kind.ReadIdentity(f.m.home)
+	if err != nil {
+		return nil, err
 	}
+	return &prove.ClusterStage{
+		Kube: f.kube, Module: module, Mutants: mutants, Ready: waitSandboxes, EffectTimeout: waitEffect, Digests: id.Digests,
+		Run: func(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) (*runner.Run, error) {
+			t := f.Targets[p.Target] // it was attacked before any mutant
+			t.Namespace = m.Namespace()
+			if m.OwnService {
+				t.Service = m.Account()
+			}
+			// A mutant's policy is weak on purpose: nothing shows that it is enforced.
+			return f.attack(ctx, m.Namespace(), t, nil, RunOptions{Profile: p, Scenarios: scenarios})
+		},
+	}, nil
+}
+
+// scaffoldsToProve are the scaffolds that mutants stand on, with no more scenarios than
+// these mutants are to be caught by.
+func scaffoldsToProve(mutants []prove.Mutant, scaffolds []overlays.Mutant) (out []prove.Mutant) {
 	for _, s := range scaffolds {
 		var kills []string
 		for _, m := range mutants {
@@ -367,7 +390,7 @@ func below(mutants []prove.Mutant, scaffolds []overlays.Mutant, on map[string]st
 // choose returns the mutants to prove, and the scenarios that must hold without
 // them: those of the profile, or where mutants were named and not all of it is asked
 // for, what these are about.
-func (f *field) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
+func (f *openTarget) choose(o ProveOptions, mutants []overlays.Mutant) ([]prove.Mutant, []*suite.Scenario, error) {
 	own := slices.DeleteFunc(slices.Clone(mutants), func(m overlays.Mutant) bool { return m.Base != o.Profile.ID })
 	picked, unfelt := prove.List(own, f.Features)
 	for _, id := range slices.Sorted(maps.Keys(unfelt)) {
@@ -457,7 +480,7 @@ func labelled(ctx context.Context, grounds []*runner.Kube) (all []runner.Owned, 
 
 // restore undoes what a killed `prove` has left. On a cluster on which something is
 // still weakened for a mutant, a run would find breaches that are nobody's.
-func (f *field) restore(ctx context.Context) error {
+func (f *openTarget) restore(ctx context.Context) error {
 	mutants, err := deployable()
 	if err != nil {
 		return err
@@ -466,7 +489,7 @@ func (f *field) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for mutants: %w", err)
 	}
-	if len(standing(mutants, namespaces.Items)) == 0 {
+	if !standing(mutants, namespaces.Items) {
 		return nil
 	}
 	f.rep.Note("a `stockade prove` was killed: what it weakened is restored first")
@@ -490,22 +513,16 @@ func deployable() ([]overlays.Mutant, error) {
 	return append(mutants, scaffolds...), err
 }
 
-// standing are the mutants of which there is a namespace that is not on its way out.
-func standing(mutants []overlays.Mutant, namespaces []corev1.Namespace) []string {
-	var ids []string
-	for _, m := range mutants {
-		if slices.ContainsFunc(namespaces, func(ns corev1.Namespace) bool {
-			return ns.DeletionTimestamp == nil && slices.Contains(m.Namespaces(), ns.Name)
-		}) {
-			ids = append(ids, m.ID)
-		}
-	}
-	return ids
+// standing tells whether there is a namespace of a mutant that is not on its way out.
+func standing(mutants []overlays.Mutant, namespaces []corev1.Namespace) bool {
+	return slices.ContainsFunc(namespaces, func(ns corev1.Namespace) bool {
+		return ns.DeletionTimestamp == nil && slices.ContainsFunc(mutants, func(m overlays.Mutant) bool { return slices.Contains(m.Namespaces(), ns.Name) })
+	})
 }
 
 // removeMutants takes down what a killed `prove` left up, and gives the
 // reference its admission policy and its taint back.
-func (f *field) removeMutants(ctx context.Context) (removed, left []string, err error) {
+func (f *openTarget) removeMutants(ctx context.Context) (removed, left []string, err error) {
 	module, err := agentSandbox(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -514,16 +531,12 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 	if err != nil {
 		return nil, nil, err
 	}
+	namespaces, err := f.kube.Clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for mutants: %w", err)
+	}
 	for _, m := range mutants {
-		there := false
-		for _, namespace := range m.Namespaces() {
-			found, err := hasNamespace(ctx, f.kube, namespace)
-			if err != nil {
-				return removed, left, fmt.Errorf("looking for mutants: %w", err)
-			}
-			there = there || found
-		}
-		if !there {
+		if !slices.ContainsFunc(namespaces.Items, func(ns corev1.Namespace) bool { return slices.Contains(m.Namespaces(), ns.Name) }) {
 			continue
 		}
 		done := f.rep.Step("removing mutant " + m.ID)
@@ -549,7 +562,7 @@ func (f *field) removeMutants(ctx context.Context) (removed, left []string, err 
 }
 
 // taint gives every node for sandboxes GKE's taint, where it is missing.
-func (f *field) taint(ctx context.Context) error {
+func (f *openTarget) taint(ctx context.Context) error {
 	nodes := f.kube.Clientset.CoreV1().Nodes()
 	want := corev1.Taint{Key: kind.SandboxKey, Value: kind.SandboxValue, Effect: corev1.TaintEffectNoSchedule}
 	list, err := nodes.List(ctx, metav1.ListOptions{LabelSelector: kind.SandboxKey + "=" + kind.SandboxValue})

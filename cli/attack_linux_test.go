@@ -39,9 +39,7 @@ func TestEnforcementIsAskedOfTheTargetsThatItCanHoldOn(t *testing.T) {
 		}
 		require.NotNil(t, s, p.ID)
 		assert.Contains(t, s.Claims, "AS-12")
-		for _, target := range []string{"seed", "template/mine"} {
-			assert.Nil(t, enforcementOf(p, target), target)
-		}
+		assert.Nil(t, enforcementOf(p, "seed"))
 	}
 }
 
@@ -106,7 +104,7 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 	require.True(t, ok)
 	whole := false
 	of := func(features []suite.Feature, named ...string) (picked []string, scenarios []string, err error) {
-		f := &field{Descriptor: &descriptor.Descriptor{Features: features}}
+		f := &openTarget{Descriptor: &descriptor.Descriptor{Features: features}}
 		ms, ss, err := f.choose(ProveOptions{Profile: p, Mutants: named, Whole: whole}, mutants)
 		for _, m := range ms {
 			picked = append(picked, m.ID)
@@ -142,7 +140,7 @@ func TestWhatANamedMutantIsAboutHasToHoldWithoutIt(t *testing.T) {
 func TestMoreThanTheTextSaysIsAskedOfOurOwnTargetsAlone(t *testing.T) {
 	p, ok := suite.ProfileByID("agent-sandbox")
 	require.True(t, ok)
-	f := &field{Descriptor: &descriptor.Descriptor{Features: []suite.Feature{suite.GVisor}}}
+	f := &openTarget{Descriptor: &descriptor.Descriptor{Features: []suite.Feature{suite.GVisor}}}
 	for name, ours := range map[string]bool{p.Target: true, "mutant-no-storage-limit": true, seedTarget: false} {
 		assert.Equal(t, ours, slices.Contains(f.declared(name, descriptor.Target{}), suite.PodSecurity), name)
 		assert.Equal(t, ours, mostOf(p, name) == p.Most, name)
@@ -154,7 +152,7 @@ func TestMoreThanTheTextSaysIsAskedOfOurOwnTargetsAlone(t *testing.T) {
 
 func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {
 	quiet, loud, fatal := &suite.Scenario{ID: "a.quiet"}, &suite.Scenario{ID: "b.loud", Exclusive: true}, &suite.Scenario{ID: "c.fatal", MayKill: true}
-	f := &field{Descriptor: &descriptor.Descriptor{}}
+	f := &openTarget{Descriptor: &descriptor.Descriptor{}}
 	assert.NoError(t, f.harmless([]*suite.Scenario{quiet}))
 	for _, s := range []*suite.Scenario{loud, fatal} {
 		_, err := f.execute(t.Context(), runner.Options{Scenarios: []*suite.Scenario{quiet, s}})
@@ -168,6 +166,22 @@ func TestWhatLoadsOrKillsIsForThrowAwayClusters(t *testing.T) {
 	assert.NoError(t, f.harmless([]*suite.Scenario{quiet, loud, fatal}))
 }
 
+// See docs/verdicts.md: another code is a failure of the suite's own.
+func TestAPlaceOrATargetThatIsNotThereMakesARunIncomplete(t *testing.T) {
+	p, ok := suite.ProfileByID(overlays.BasePlayground)
+	require.True(t, ok)
+	_, noPlace := machine{home: t.TempDir()}.Run(t.Context(), RunOptions{Profile: p, Target: p.Target})
+	_, noTarget := named(&descriptor.Descriptor{}, RunOptions{Profile: p, Target: p.Target})
+	for _, err := range []error{noPlace, noTarget} {
+		var e *exit
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, verdict.ExitInconclusive, e.code, "%v", err)
+		assert.ErrorContains(t, err, "stockade up")
+	}
+	_, err := named(&descriptor.Descriptor{Targets: map[string]descriptor.Target{p.Target: {}}}, RunOptions{Profile: p, Target: p.Target})
+	assert.NoError(t, err)
+}
+
 func TestTheMutantsOfAKilledProofAreSeen(t *testing.T) {
 	mutants, err := overlays.LoadMutants()
 	require.NoError(t, err)
@@ -178,15 +192,15 @@ func TestTheMutantsOfAKilledProofAreSeen(t *testing.T) {
 	going := space(mutants[0].Namespace())
 	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	clean := []corev1.Namespace{space("kube-system"), space(overlays.ReferenceNamespace), going}
-	assert.Empty(t, standing(mutants, clean), "one that is on its way out was taken down in order")
+	assert.False(t, standing(mutants, clean), "one that is on its way out was taken down in order")
 	for _, m := range mutants {
 		for _, name := range m.Namespaces() {
-			assert.Equal(t, []string{m.ID}, standing(mutants, append(clean, space(name))), name)
+			assert.True(t, standing(mutants, append(clean, space(name))), name)
 		}
 	}
 	// Nothing but the list is asked for where there is nothing to undo: the fake has
 	// no more.
-	f := &field{kube: &kube.Client{Clientset: fake.NewClientset(&clean[0], &clean[1])}}
+	f := &openTarget{kube: &kube.Client{Clientset: fake.NewClientset(&clean[0], &clean[1])}}
 	assert.NoError(t, f.restore(t.Context()))
 }
 
@@ -245,13 +259,19 @@ func TestAScaffoldIsAttackedByWhatItsChosenMutantsAreCaughtBy(t *testing.T) {
 	scaffolds, on, err := overlays.Scaffolds(mutants)
 	require.NoError(t, err)
 	picked := []prove.Mutant{{ID: "admission-no-sysctl-rule", Kills: []string{"b", "a"}}, {ID: "admission-no-token-rule", Kills: []string{"b"}}, {ID: "node-untainted", Kills: []string{"c"}}}
-	assert.Empty(t, below(picked, scaffolds, on, false))
-	got := below(picked, scaffolds, on, true)
-	require.Len(t, got, 1, "one for both, and none for the node's")
+	for i := range picked {
+		picked[i].Scaffold = on[picked[i].ID]
+	}
+	assert.Empty(t, scaffoldsToProve(picked, nil), "nobody asked")
+	got := scaffoldsToProve(picked, scaffolds)
+	require.Len(t, got, 2, "one for both rules of the policy, and one for the node")
 	assert.Equal(t, []string{"a", "b"}, got[0].Kills)
-	assert.Equal(t, got[0].ID, picked[0].Scaffold)
-	assert.Equal(t, got[0].ID, picked[1].Scaffold)
-	assert.Empty(t, picked[2].Scaffold)
+	assert.Equal(t, []string{"c"}, got[1].Kills)
+	assert.Equal(t, picked[0].Scaffold, got[0].ID)
+	assert.Equal(t, picked[2].Scaffold, got[1].ID)
+	for _, s := range got {
+		assert.False(t, s.Alone, "the nodes keep their taint while %s is attacked", s.ID)
+	}
 
 	deployed, err := deployable()
 	require.NoError(t, err)

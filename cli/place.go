@@ -15,6 +15,7 @@ import (
 
 	"github.com/stockade-dev/stockade/conformance/report"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/doctor"
 	"github.com/stockade-dev/stockade/overlays"
 )
 
@@ -48,7 +49,7 @@ memory and disk space. What is marked "fail" has to be mended before
 	return cmd
 }
 
-func (a *App) writeChecks(checks []Check) error {
+func (a *App) writeChecks(checks []doctor.Finding) error {
 	t := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, c := range checks {
 		// A failed write is kept by the tabwriter and returned by Flush.
@@ -60,12 +61,9 @@ func (a *App) writeChecks(checks []Check) error {
 	return t.Flush()
 }
 
-// fail is the level of a check without which nothing works.
-const fail = "fail"
-
-func missing(checks []Check) (out []string) {
+func missing(checks []doctor.Finding) (out []string) {
 	for _, c := range checks {
-		if c.Level == fail {
+		if c.Level == doctor.Fail {
 			out = append(out, fmt.Sprintf("%s: %s\n%s", c.Name, c.Detail, c.Remedy))
 		}
 	}
@@ -73,7 +71,7 @@ func missing(checks []Check) (out []string) {
 }
 
 // look says so first: to tell what is built, the sources of all programs are listed.
-func (a *App) look(ctx context.Context) ([]Check, error) {
+func (a *App) look(ctx context.Context) ([]doctor.Finding, error) {
 	done := a.progress().Step("looking at the machine and at what is built")
 	checks, err := a.Host.Doctor(ctx)
 	done("", err)

@@ -110,9 +110,9 @@ func (a *App) stackOutput(ctx context.Context, stack, name string, flags ...stri
 	return out, nil
 }
 
-// place says where a run of a stack goes: to the place that it describes, or where
+// stackTarget says where a run of a stack goes: to the place that it describes, or where
 // that is on Google Cloud and questions are all that is asked, there.
-func (a *App) place(ctx context.Context, stack string, questions bool) (o RunOptions, err error) {
+func (a *App) stackTarget(ctx context.Context, stack string, questions bool) (o RunOptions, err error) {
 	doc, err := a.stackDescriptor(ctx, stack)
 	if err != nil {
 		return o, err
@@ -122,7 +122,7 @@ func (a *App) place(ctx context.Context, stack string, questions bool) (o RunOpt
 			o.Kubeconfig, err = a.stackOutput(ctx, stack, "kubeconfig")
 		}
 	} else {
-		o.Place, err = descriptor.Decode(doc)
+		o.Descriptor, err = descriptor.Decode(doc)
 	}
 	if errors.Is(err, descriptor.ErrCloud) {
 		return o, incomplete("attacking the stack %s: %w", stack, err)

@@ -46,7 +46,7 @@ func Main(args []string) int {
 	app := &App{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Getenv: os.Getenv, Now: time.Now, Color: isatty.IsTerminal(os.Stdout.Fd()),
-		Registry: all.Registry, Mutants: describeMutants, ServeRange: rangehost.Serve,
+		Registry: all.Registry, Mutants: overlays.LoadMutants, ServeRange: rangehost.Serve,
 	}
 	folder, err := home.Dir(os.Getenv)
 	if err != nil {
@@ -112,8 +112,8 @@ const (
 	waitRange = 30 * time.Second
 	// waitAnswer is how long the API server may take to say whose it is.
 	waitAnswer = 30 * time.Second
-	// waitSettle is how long a mutant's weakening may take to show.
-	waitSettle = 20 * time.Second
+	// waitEffect is how long a mutant's weakening may take to show.
+	waitEffect = 20 * time.Second
 	// waitGuestGone is how long the end of a run with a user's own template may
 	// take.
 	waitGuestGone = 150 * time.Second
@@ -173,16 +173,12 @@ func (m machine) layers() []Layer {
 }
 
 // Doctor implements [Host].
-func (m machine) Doctor(ctx context.Context) ([]Check, error) {
+func (m machine) Doctor(ctx context.Context) ([]doctor.Finding, error) {
 	facts, err := doctor.Gather(ctx, m.home, m.netns())
 	if err != nil {
 		return nil, err
 	}
-	var out []Check
-	for _, f := range doctor.Judge(facts) {
-		out = append(out, Check{Name: f.Check, Level: string(f.Level), Detail: f.Detail, Remedy: f.Remedy})
-	}
-	return out, nil
+	return doctor.Judge(facts), nil
 }
 
 // Inside implements [Seal].
@@ -260,18 +256,6 @@ func toolPath(tools map[string]string, path string) string {
 		}
 	}
 	return path
-}
-
-func describeMutants() ([]Mutant, error) {
-	loaded, err := overlays.LoadMutants()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Mutant, 0, len(loaded))
-	for _, m := range loaded {
-		out = append(out, Mutant{ID: m.ID, Title: m.Title, Base: m.Base})
-	}
-	return out, nil
 }
 
 // place implements App.Place.

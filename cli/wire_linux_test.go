@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/stockade-dev/stockade/infra/node/engine"
+	"github.com/stockade-dev/stockade/overlays"
 	"github.com/stockade-dev/stockade/scenarios/all"
 )
 
@@ -80,7 +81,7 @@ func TestTheProbeComesOutOfItsImage(t *testing.T) {
 }
 
 func TestEveryMutantIsDescribed(t *testing.T) {
-	described, err := describeMutants()
+	described, err := overlays.LoadMutants()
 	require.NoError(t, err)
 	have := map[string]bool{}
 	for _, m := range described {

@@ -68,7 +68,7 @@ type Mutant struct {
 	// Effect is what must be read back from the cluster before the mutant
 	// counts; a mutant that did not take effect is void. All must hold.
 	Effect []Effect `json:"effect"`
-	// Node is set for ScopeNode only: there the objects are the reference's.
+	// Node is set for ScopeNode only: there the objects are the scaffold's.
 	Node *NodeChange `json:"node,omitempty"`
 	// OwnService is true for a mutant of the playground with a folder "system":
 	// an execution service of its own, in a namespace of its own. Without one its

@@ -21,8 +21,8 @@ import (
 //go:embed base mutants
 var files embed.FS
 
-// The overlays that `stockade up` puts on a cluster, in this order; those of
-// kode-gopher (see [KodeGopher]) follow.
+// The overlays of a cluster of our own; [Parts] has their order. Those of kode-gopher
+// are at [KodeGopher].
 const (
 	System    = "base/agent-sandbox-system" // controller, CRDs, admission policy
 	Reference = "base/agent-sandbox"        // the hardened template and pool
@@ -34,7 +34,7 @@ const (
 	Playground = "base/playground" // the execution service and its namespace
 )
 
-// What the sandboxes of every target are called; only the namespace differs.
+// The names of Agent Sandbox's targets: the same in each namespace.
 const (
 	ReferenceNamespace = "sandboxes"
 	SeedNamespace      = "seed"
@@ -59,7 +59,7 @@ const (
 )
 
 // SandboxLabel is the key of the label that all sandboxes of a template have;
-// its value is [TemplateName].
+// its value is [TemplateName], of kode-gopher's [KodeGopherSandboxApp].
 const SandboxLabel = "app"
 
 // moduleFolders are the parts of the agent-sandbox module that overlays use.

@@ -24,13 +24,10 @@ type bare struct{ resources, system []string }
 // mutants' ids. A scaffold leaves out what would hide a weakening, as Pod Security hides
 // a missing rule. What it leaves out may be just what a scenario looks for: then every
 // mutant on it is killed, whatever its change. Kills are those of all its mutants, and
-// must not be breached. A mutant of the node has none: it is the reference itself.
+// must not be breached.
 func Scaffolds(mutants []Mutant) (scaffolds []Mutant, on map[string]string, err error) {
 	on = map[string]string{}
 	for _, m := range mutants {
-		if m.Node != nil {
-			continue
-		}
 		var b bare
 		if b.resources, err = scaffoldsOf(path.Join("mutants", m.ID)); err != nil {
 			return nil, nil, fmt.Errorf("finding the scaffold of mutant %s: %w", m.ID, err)

@@ -54,7 +54,7 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return err
 	}
-	args, err := s.place()
+	args, err := s.clusterArgs()
 	if err != nil {
 		return err
 	}
@@ -77,9 +77,25 @@ func dev(ctx *pulumi.Context) error {
 	if err != nil {
 		return fmt.Errorf("declaring the Kubernetes provider: %w", err)
 	}
-	settings, err := kodeGopher(ctx.Context())
+	all, err := s.workloads(ctx.Context(), place)
 	if err != nil {
 		return err
+	}
+	if _, err = deploy(ctx, all, place, pulumi.Providers(k8s)); err != nil {
+		return err
+	}
+	// What `stockade run --stack` reads.
+	ctx.Export("target", place.Descriptor)
+	ctx.Export("kubeconfig", pulumi.ToSecret(place.Kubeconfig))
+	return nil
+}
+
+// workloads are the parts of the chosen profiles, each with what is known of it here
+// alone.
+func (s devSettings) workloads(ctx context.Context, place *cluster.Cluster) ([]workload, error) {
+	settings, err := kodeGopher(ctx)
+	if err != nil {
+		return nil, err
 	}
 	trust := place.RangeCA.ApplyT(trusted)
 	known := pulumi.All(place.Tokens, place.SignerKeys).ApplyT(known) // a secret, as what it comes from
@@ -101,19 +117,13 @@ func dev(ctx *pulumi.Context) error {
 		w.name, w.overlay, w.free = p.Name, p.Overlay, p.Free
 		all = append(all, w)
 	}
-	if _, err = deploy(ctx, all, place, pulumi.Providers(k8s)); err != nil {
-		return err
-	}
-	// What `stockade run --stack` reads.
-	ctx.Export("target", place.Descriptor)
-	ctx.Export("kubeconfig", pulumi.ToSecret(place.Kubeconfig))
-	return nil
+	return all, nil
 }
 
-// place is the cluster that is wanted. Another node image makes another cluster, and
+// clusterArgs are the cluster that is wanted. Another node image makes another cluster, and
 // newer programs come into the one that stands: nobody is to attack what was built
 // before.
-func (s devSettings) place() (*cluster.Args, error) {
+func (s devSettings) clusterArgs() (*cluster.Args, error) {
 	home, err := node.DefaultHome()
 	if err != nil {
 		return nil, err

@@ -30,8 +30,10 @@ import (
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/infra/doctor"
 	"github.com/stockade-dev/stockade/infra/home"
 	"github.com/stockade-dev/stockade/infra/progress"
+	"github.com/stockade-dev/stockade/overlays"
 	rangehost "github.com/stockade-dev/stockade/workloads/range"
 )
 
@@ -52,8 +54,8 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 	return &cli.App{
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv, Now: func() time.Time { return T0 },
 		Home: folder, Registry: registry,
-		Mutants: func() ([]cli.Mutant, error) {
-			return []cli.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
+		Mutants: func() ([]overlays.Mutant, error) {
+			return []overlays.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
 				{ID: "writable-root", Title: "a writable root file system", Base: suite.DefaultProfile}}, nil
 		},
 		Images: &layer{m: m, name: "images"},
@@ -153,14 +155,14 @@ type machine struct {
 	stderr io.Writer
 }
 
-func (m *machine) Doctor(context.Context) ([]cli.Check, error) {
-	root := cli.Check{Name: "root", Level: "ok", Detail: "uid 0"}
+func (m *machine) Doctor(context.Context) ([]doctor.Finding, error) {
+	root := doctor.Finding{Name: "root", Level: doctor.OK, Detail: "uid 0"}
 	if m.getenv("FAKE_DOCTOR") == "missing" {
-		root = cli.Check{Name: "root", Level: "fail", Detail: "uid 1000", Remedy: "run it as root: sudo stockade up"}
+		root = doctor.Finding{Name: "root", Level: doctor.Fail, Detail: "uid 1000", Remedy: "run it as root: sudo stockade up"}
 	}
-	return []cli.Check{
+	return []doctor.Finding{
 		root,
-		{Name: "CAP_SYS_RESOURCE", Level: "warn", Detail: "not in the bounding set", Remedy: "nothing to do: containers are started without it"},
+		{Name: "CAP_SYS_RESOURCE", Level: doctor.Warn, Detail: "not in the bounding set", Remedy: "nothing to do: containers are started without it"},
 	}, nil
 }
 
@@ -225,8 +227,8 @@ func (l *layer) Down(context.Context, *progress.Reporter) error {
 
 func (m *machine) Run(ctx context.Context, o cli.RunOptions) (*runner.Run, error) {
 	o.Progress.Note("attacking %s", o.Target)
-	if o.Place != nil {
-		o.Progress.Note("at the cluster %s", o.Place.ClusterUID)
+	if o.Descriptor != nil {
+		o.Progress.Note("at the cluster %s", o.Descriptor.ClusterUID)
 	}
 	if o.Cloud != nil {
 		o.Progress.Note("asking %d questions of the cluster %s with %s", len(o.Scenarios), o.Cloud.Cluster.Name, o.Kubeconfig)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -38,7 +37,7 @@ type Descriptor struct {
 	// ClusterUID is the UID of the namespace kube-system. A cluster with
 	// another one is not attacked.
 	ClusterUID string `json:"clusterUID"`
-	// Targets by name: reference, seed, playground.
+	// Targets by name, see docs/substrate.md.
 	Targets map[string]Target `json:"targets"`
 	// Controls is the namespace of the control Pods.
 	Controls string `json:"controls"`
@@ -211,6 +210,3 @@ func readSecret(path string) ([]byte, error) {
 	}
 	return io.ReadAll(io.LimitReader(f, maxSecret))
 }
-
-// Claims tells whether the target claims to have the feature.
-func (d *Descriptor) Claims(f suite.Feature) bool { return slices.Contains(d.Features, f) }

@@ -91,7 +91,7 @@ func answers(ctx context.Context, t *testing.T, config *rest.Config, questions [
 	require.NoError(t, err)
 	profile, _ := suite.ProfileByID(suite.DefaultProfile)
 	ground, err := runner.NewKube(runner.KubeOptions{
-		Client: c, Carrier: target.NewKube(c.Config, c.Clientset, 0), Bare: true,
+		Client: c, Carrier: target.NewKube(c.Config, c.Clientset), Bare: true,
 		Namespace: overlays.ReferenceNamespace, Pool: overlays.PoolName, Most: profile.Most,
 	})
 	require.NoError(t, err)

@@ -15,11 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/stockade-dev/stockade/infra/kube/agentsandbox"
 	"github.com/stockade-dev/stockade/overlays"
 )
 
@@ -29,8 +29,8 @@ const MaxSize = 1 << 20
 
 // The two kinds that a guest is made of.
 var (
-	templateKind = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxTemplate"}
-	poolKind     = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxWarmPool"}
+	templateKind = agentsandbox.Template
+	poolKind     = agentsandbox.WarmPool
 )
 
 // Template is a user's SandboxTemplate that has been read and looks whole.

@@ -28,7 +28,7 @@ type Mutant struct {
 	// from a policy that is not there at all.
 	Holds []string
 	// Scaffold is the id of what it stands on, without its change; empty where that is
-	// the reference itself.
+	// not attacked.
 	Scaffold string
 	// Alone is true when the weakening is felt outside of the mutant's own
 	// namespace (on a node), so that nothing else may run beside it.
@@ -63,16 +63,17 @@ type Options struct {
 	Canary string
 	// Parallel is how many mutants may be up at once; 0 means 2.
 	Parallel int
-	// Undo bounds the time for taking one mutant down, also after a Ctrl-C.
-	Undo     time.Duration
 	Progress *progress.Reporter
 }
 
-// holds returns the scenarios that must still hold in the mutant. A mutant of
+// undoTimeout bounds the time for taking one mutant down, also after a Ctrl-C.
+const undoTimeout = 90 * time.Second
+
+// mustHold returns the scenarios that must still hold in the mutant. A mutant of
 // the very scenario that serves as canary has none of its own. Neither has one of
 // which only the API server is asked, and which names something that must hold: a
 // sandbox in which no program runs any more would answer nothing there.
-func (o Options) holds(m Mutant) []string {
+func (o Options) mustHold(m Mutant) []string {
 	own := slices.Concat(m.Kills, m.Holds)
 	if slices.Contains(own, o.Canary) || len(m.Holds) > 0 && !slices.ContainsFunc(own, o.runsCode) {
 		return m.Holds
@@ -97,7 +98,7 @@ var ErrSurvivors = errors.New("not every mutant was killed")
 // and the residue it has, with ctx's error.
 func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []string, err error) {
 	for _, m := range slices.Concat(o.Mutants, o.Scaffolds) {
-		for _, id := range slices.Concat(o.holds(m), m.Kills) {
+		for _, id := range slices.Concat(o.mustHold(m), m.Kills) {
 			if _, ok := o.Scenarios.Get(id); !ok {
 				return nil, nil, fmt.Errorf("reading mutant %s: no scenario %q; fix the mutant's kills", m.ID, id)
 			}
@@ -112,7 +113,7 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 	}
 	cells, residue, runErr := onScaffolds(ctx, o)
 	// The reference must get its admission policy back whatever happened.
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	if err := restore(undo); err != nil {
 		residue = append(residue, fmt.Sprintf("the reference's admission policy, as it was for the mutants: %v", err))
@@ -125,13 +126,6 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 		return cells, residue, fmt.Errorf("%w: %d of %d cells", ErrSurvivors, n, len(cells))
 	}
 	return cells, residue, nil
-}
-
-func (o Options) undo() time.Duration {
-	if o.Undo > 0 {
-		return o.Undo
-	}
-	return 90 * time.Second
 }
 
 // onScaffolds attacks the scaffolds, and then the mutants that stand on them.
@@ -210,9 +204,9 @@ func (o Options) alone(m Mutant) bool {
 	})
 }
 
-// one proves a mutant. What is void or inconclusive is tried once more, as in
-// any run; a scenario that said Held on a mutant is not: that is an answer, and
-// stays one when the mutant's other scenarios are tried again.
+// one proves a mutant. What is void or inconclusive is tried once more; a scenario that
+// said Held on a mutant is not: that is an answer, and stays one when the mutant's other
+// scenarios are tried again.
 func one(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
 	began := time.Now()
 	done := o.Progress.Step("mutant " + m.ID)
@@ -242,14 +236,14 @@ func undecided(k runner.Kill) bool {
 // run against it could not remove, and the mutant where that stands: a taint or
 // a namespace that stays behind must not end with this process's last line.
 func try(ctx context.Context, o Options, m Mutant) (cells []runner.Kill, residue []string) {
-	holds := o.holds(m)
+	holds := o.mustHold(m)
 	picked, err := o.Scenarios.Select(slices.Concat(holds, m.Kills)...)
 	if err != nil {
 		return Judge(m, holds, Finding{Err: err}), nil
 	}
 	down, err := o.Stage.Deploy(ctx, m, picked)
 	defer func() {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.undo())
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		if err := down(undo); err != nil {
 			residue = append(residue, fmt.Sprintf("mutant %s: taking it down: %v; `stockade cleanup` removes it", m.ID, err))
@@ -294,9 +288,9 @@ type Finding struct {
 }
 
 // Judge tells the fate of a mutant under each scenario it must be killed by, given
-// those that must hold. It is a pure function, and it doubts the mutant first. A kill is a breach that a
-// round of the attack saw: that the mutant lacks a feature which the target
-// declares is true of it before anything was tried, and kills nothing.
+// those that must hold. It is a pure function, and it doubts the mutant first. A kill
+// is a breach that a round of the attack saw: that the mutant lacks a feature which the
+// target declares is true of it before anything was tried, and kills nothing.
 func Judge(m Mutant, holds []string, f Finding) []runner.Kill {
 	result, attacked := map[string]verdict.Result{}, map[string]verdict.Result{}
 	if f.Run != nil {

@@ -131,7 +131,7 @@ func TestTheCanaryMustHoldBesideAMutantsOwn(t *testing.T) {
 		"a mutant of the canary itself":      {Mutant{Kills: []string{"honest.work"}, Holds: []string{"net.attack"}}, []string{"net.attack"}},
 		"the canary is named":                {Mutant{Kills: []string{"net.attack"}, Holds: []string{"honest.work"}}, []string{"honest.work"}},
 	} {
-		assert.Equal(t, c.want, o.holds(c.m), name)
+		assert.Equal(t, c.want, o.mustHold(c.m), name)
 	}
 }
 

@@ -41,9 +41,9 @@ type ClusterStage struct {
 	// Digests are the images' references by digest, for mutants whose images
 	// have to be digests.
 	Digests map[string]string
-	// Ready and Settle bound the waits for a mutant's sandbox and for its
+	// Ready and EffectTimeout bound the waits for a mutant's sandbox and for its
 	// effect to be readable.
-	Ready, Settle time.Duration
+	Ready, EffectTimeout time.Duration
 }
 
 // List returns the overlays' mutants as Prove takes them, and, with the feature
@@ -74,7 +74,7 @@ func (s *ClusterStage) find(id string) (overlays.Mutant, error) {
 // Scaffold exempts the mutants' namespaces from the reference's admission policy.
 // The API server acts on that a moment later; what it still refuses until then, the
 // controller asks for again, and a mutant with a policy of its own is waited for
-// ([ClusterStage.inForce]).
+// ([ClusterStage.awaitPolicies]).
 func (s *ClusterStage) Scaffold(ctx context.Context) (func(context.Context) error, error) {
 	during, after, err := overlays.ScaffoldBinding(s.Module)
 	if err != nil {
@@ -95,23 +95,10 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 	if err != nil {
 		return nothing, err
 	}
-	objects, err := o.Render(s.Module)
-	if err == nil {
-		err = overlays.Pin(objects, s.Digests)
-	}
+	objects, err := s.objects(ctx, o, scenarios)
 	if err != nil {
 		return nothing, err
 	}
-	if !warm(o, scenarios) {
-		if err := emptyPools(objects); err != nil {
-			return nothing, err
-		}
-	}
-	settings, err := s.settings(ctx, o)
-	if err != nil {
-		return nothing, err
-	}
-	objects = append(objects, settings...)
 	var taints map[string][]corev1.Taint
 	down := func(ctx context.Context) error {
 		return errors.Join(s.retaint(ctx, taints), Remove(ctx, s.Kube, objects))
@@ -124,7 +111,7 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 	if err := s.Kube.Apply(ctx, kube.Refs(objects)); err != nil {
 		return down, err
 	}
-	if err := s.inForce(ctx, o.Namespace(), objects); err != nil {
+	if err := s.awaitPolicies(ctx, o.Namespace(), objects); err != nil {
 		return down, fmt.Errorf("waiting for the admission policy of mutant %s: %w", m.ID, err)
 	}
 	if o.Node != nil {
@@ -147,43 +134,61 @@ func (s *ClusterStage) Deploy(ctx context.Context, m Mutant, scenarios []*suite.
 	return down, target.AwaitPool(ctx, s.Kube, o.Namespace(), o.Pool(), s.Ready)
 }
 
-// inForce waits until the API server acts on the mutant's own admission policies,
+// objects are all that a mutant consists of, as these scenarios need it.
+func (s *ClusterStage) objects(ctx context.Context, m overlays.Mutant, scenarios []*suite.Scenario) ([]unstructured.Unstructured, error) {
+	objects, err := m.Render(s.Module)
+	if err != nil {
+		return nil, err
+	}
+	if err := overlays.Pin(objects, s.Digests); err != nil {
+		return nil, err
+	}
+	if !warm(m, scenarios) {
+		if err := emptyPools(objects); err != nil {
+			return nil, err
+		}
+	}
+	settings, err := s.settings(ctx, m)
+	return append(objects, settings...), err
+}
+
+// awaitPolicies waits until the API server acts on the mutant's own admission policies,
 // which takes it a second or some after it took them: an attack before that would
 // find no policy at all instead of a weaker one. Each that denies anything is shown
 // an object that breaks many of its rules, of which a mutant lacks one; where none
-// denies anything, that object has to be taken. Those that
-// were changed before, the reference's exemption among them, are then in force too.
-func (s *ClusterStage) inForce(ctx context.Context, namespace string, objects []unstructured.Unstructured) error {
-	bait, err := baitOf(namespace, objects)
+// denies anything, that object has to be taken. Those that were changed before, the
+// reference's exemption among them, are then in force too.
+func (s *ClusterStage) awaitPolicies(ctx context.Context, namespace string, objects []unstructured.Unstructured) error {
+	violating, err := violatingObject(namespace, objects)
 	if err != nil {
 		return err
 	}
 	denying, auditing := policies(objects)
-	if len(auditing) > 0 && bait != nil {
+	if len(auditing) > 0 && violating != nil {
 		// What is in force is seen by what no other policy refuses any more.
-		err := s.answered(ctx, bait, func(refusal string) bool { return refusal == "" })
+		err := s.awaitAnswer(ctx, violating, func(refusal string) bool { return refusal == "" })
 		if err != nil {
 			return fmt.Errorf("%s only writes down what it refuses, and another refuses it: %w", auditing[0], err)
 		}
 	}
 	for _, policy := range denying {
-		if bait == nil {
+		if violating == nil {
 			return fmt.Errorf("the mutant has no template that could be shown to %s", policy)
 		}
-		err := s.answered(ctx, bait, func(refusal string) bool { return strings.Contains(refusal, "'"+policy+"'") })
+		err := s.awaitAnswer(ctx, violating, func(refusal string) bool { return strings.Contains(refusal, "'"+policy+"'") })
 		if err != nil {
-			return fmt.Errorf("%s refuses no %s that breaks many of its rules: %w", policy, bait.GetKind(), err)
+			return fmt.Errorf("%s refuses no %s that breaks many of its rules: %w", policy, violating.GetKind(), err)
 		}
 	}
 	return nil
 }
 
-// answered shows an object to the API server until it answers as wanted: with a
+// awaitAnswer shows an object to the API server until it answers as wanted: with a
 // refusal, or with none where it takes the object. The error has the last answer.
-func (s *ClusterStage) answered(ctx context.Context, bait *unstructured.Unstructured, wanted func(refusal string) bool) error {
+func (s *ClusterStage) awaitAnswer(ctx context.Context, violating *unstructured.Unstructured, wanted func(refusal string) bool) error {
 	said := "nothing yet"
-	err := wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
-		err := s.Kube.Try(ctx, bait, false)
+	err := wait.PollUntilContextTimeout(ctx, poll, s.EffectTimeout, true, func(ctx context.Context) (bool, error) {
+		err := s.Kube.Try(ctx, violating, false)
 		if err == nil {
 			said = "the API server takes it"
 			return wanted(""), nil
@@ -215,28 +220,28 @@ func policies(objects []unstructured.Unstructured) (denying, auditing []string) 
 	return denying, auditing
 }
 
-// baitOf makes of a mutant's template what its admission policy has to refuse: an
+// violatingObject makes of a mutant's template what its admission policy has to refuse: an
 // object without a runtime class, with a token and an image that is in no registry.
 // To Pod Security, which is asked first, it is as good as the template is. It is nil
 // where there is no template.
-func baitOf(namespace string, objects []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func violatingObject(namespace string, objects []unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	const name = "stockade-bait"
 	for _, o := range objects {
-		var bait *unstructured.Unstructured
+		var violating *unstructured.Unstructured
 		var at []string
 		switch o.GetKind() {
 		case "SandboxTemplate":
-			bait, at = runner.SandboxOf(&o, namespace, name), []string{"spec", "podTemplate", "spec"}
+			violating, at = runner.SandboxOf(&o, namespace, name), []string{"spec", "podTemplate", "spec"}
 		case "PodTemplate":
 			template, _, _ := unstructured.NestedMap(o.Object, "template") // a deep copy
-			bait, at = &unstructured.Unstructured{Object: template}, []string{"spec"}
-			bait.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(podKind))
-			bait.SetNamespace(namespace)
-			bait.SetName(name)
+			violating, at = &unstructured.Unstructured{Object: template}, []string{"spec"}
+			violating.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(podKind))
+			violating.SetNamespace(namespace)
+			violating.SetName(name)
 		default:
 			continue
 		}
-		spec, _, err := unstructured.NestedMap(bait.Object, at...)
+		spec, _, err := unstructured.NestedMap(violating.Object, at...)
 		if err != nil {
 			return nil, fmt.Errorf("reading the template %s: %w", o.GetName(), err)
 		}
@@ -249,7 +254,7 @@ func baitOf(namespace string, objects []unstructured.Unstructured) (*unstructure
 			}
 		}
 		spec["containers"] = containers
-		return bait, unstructured.SetNestedMap(bait.Object, spec, at...)
+		return violating, unstructured.SetNestedMap(violating.Object, spec, at...)
 	}
 	return nil, nil //nolint:nilnil // see above
 }
@@ -351,7 +356,7 @@ func (s *ClusterStage) Effect(ctx context.Context, m Mutant) (bool, string, erro
 		return false, "", err
 	}
 	saw, ok := "", false
-	err = wait.PollUntilContextTimeout(ctx, poll, s.Settle, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, poll, s.EffectTimeout, true, func(ctx context.Context) (bool, error) {
 		var err error
 		ok, saw, err = s.facts(ctx, o)
 		return ok, err

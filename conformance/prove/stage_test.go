@@ -81,7 +81,7 @@ func TestAMutantGetsTheSettingsOfItsDeploymentAndNoMore(t *testing.T) {
 	assert.Empty(t, got)
 }
 
-// Every rule of either policy that the bait breaks may be the one that a mutant lacks.
+// Every rule of either policy that the violating breaks may be the one that a mutant lacks.
 func TestTheBaitBreaksManyRulesAndLeavesTheTemplateAsItIs(t *testing.T) {
 	container := map[string]any{"name": "run", "image": "registry.test/run@sha256:1"}
 	spec := map[string]any{"runtimeClassName": "gvisor", "automountServiceAccountToken": false, "containers": []any{container}}
@@ -89,24 +89,24 @@ func TestTheBaitBreaksManyRulesAndLeavesTheTemplateAsItIs(t *testing.T) {
 		"Sandbox": thing("SandboxTemplate", "mutant-x", "t", map[string]any{"spec": map[string]any{"podTemplate": map[string]any{"spec": spec}}}),
 		"Pod":     thing("PodTemplate", "mutant-x", "t", map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}, "spec": spec}}),
 	} {
-		bait, err := baitOf("mutant-x", []unstructured.Unstructured{*thing("ConfigMap", "mutant-x", "c", nil), *o})
+		violating, err := violatingObject("mutant-x", []unstructured.Unstructured{*thing("ConfigMap", "mutant-x", "c", nil), *o})
 		require.NoError(t, err)
-		require.Equal(t, kind, bait.GetKind())
-		assert.Equal(t, "mutant-x", bait.GetNamespace())
+		require.Equal(t, kind, violating.GetKind())
+		assert.Equal(t, "mutant-x", violating.GetNamespace())
 		at := []string{"spec"}
 		if kind == "Sandbox" {
 			at = []string{"spec", "podTemplate", "spec"}
 		}
-		got, _, err := unstructured.NestedMap(bait.Object, at...)
+		got, _, err := unstructured.NestedMap(violating.Object, at...)
 		require.NoError(t, err)
 		assert.NotContains(t, got, "runtimeClassName")
 		assert.Equal(t, true, got["automountServiceAccountToken"])
 		assert.Equal(t, []any{map[string]any{"name": "run", "image": "nowhere.test/bait"}}, got["containers"])
 	}
 	assert.Equal(t, "gvisor", spec["runtimeClassName"], "the template is deployed as it is")
-	bait, err := baitOf("mutant-x", nil)
+	violating, err := violatingObject("mutant-x", nil)
 	require.NoError(t, err)
-	assert.Nil(t, bait)
+	assert.Nil(t, violating)
 }
 
 func TestAMutantsPolicyIsWaitedForUntilItRefuses(t *testing.T) {
@@ -143,8 +143,8 @@ func TestAMutantsPolicyIsWaitedForUntilItRefuses(t *testing.T) {
 			})
 			mapper := meta.NewDefaultRESTMapper(nil)
 			mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-			s := &ClusterStage{Kube: &kube.Client{Dynamic: dyn, Mapper: mapper}, Settle: time.Second}
-			err := s.inForce(t.Context(), "mutant-x", c.objects)
+			s := &ClusterStage{Kube: &kube.Client{Dynamic: dyn, Mapper: mapper}, EffectTimeout: time.Second}
+			err := s.awaitPolicies(t.Context(), "mutant-x", c.objects)
 			if c.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -172,9 +172,9 @@ func TestAMutantHasOneAdmissionPolicyAndATemplateThatItCanBeShown(t *testing.T) 
 		require.NoError(t, err)
 		denying, auditing := policies(objects)
 		assert.Len(t, append(denying, auditing...), 1, m.ID)
-		bait, err := baitOf(m.Namespace(), objects)
+		violating, err := violatingObject(m.Namespace(), objects)
 		require.NoError(t, err)
-		assert.NotNil(t, bait, m.ID)
+		assert.NotNil(t, violating, m.ID)
 		seen++
 	}
 	assert.Greater(t, seen, 40)

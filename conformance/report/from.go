@@ -61,7 +61,7 @@ func result(o runner.Outcome) Result {
 		out.Rounds = append(out.Rounds, Round{
 			Verdict: rd.Result.Verdict(), Reason: rd.Result.Reason(), Detail: rd.Result.Detail(),
 			Attempts: e.Attempts, Controls: e.Controls, AttemptsNeeded: max(e.MinAttempts, 1), Core: e.Core,
-			Accepts: e.Accept, WindowSeconds: e.Window.Seconds(), Requires: e.Require, Witnesses: e.Statements,
+			Accepts: e.Accept, WindowSeconds: verdict.Window.Seconds(), Requires: e.Require, Witnesses: e.Statements,
 		})
 	}
 	return out
@@ -71,7 +71,6 @@ func result(o runner.Outcome) Result {
 func (r Round) evidence() verdict.Evidence {
 	return verdict.Evidence{
 		Attempts: r.Attempts, MinAttempts: r.AttemptsNeeded, Core: r.Core, Accept: r.Accepts, Controls: r.Controls,
-		Window:  time.Duration(r.WindowSeconds * float64(time.Second)),
 		Require: r.Requires, Statements: r.Witnesses,
 	}
 }

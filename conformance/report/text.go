@@ -210,7 +210,11 @@ func (r *Report) tail(b *bytes.Buffer, style Style) {
 		fmt.Fprintf(b, "  %s\n", style.paint(yellow, nothingShown))
 	}
 	if len(r.Mutants) > 0 {
-		fmt.Fprintf(b, "%d of %d mutants killed, %d survived, %d void\n", r.Summary.Killed, len(r.Mutants), r.Summary.Survived, r.Summary.Void)
+		ids := map[string]bool{}
+		for _, m := range r.Mutants {
+			ids[m.ID] = true
+		}
+		fmt.Fprintf(b, "%d of %d cells of the kill matrix killed (mutants: %d), %d survived, %d void\n", r.Summary.Killed, len(r.Mutants), len(ids), r.Summary.Survived, r.Summary.Void)
 	}
 	fmt.Fprintf(b, "%s  %s\n", style.paint(bold, r.Summary.Text), strings.TrimRight(style.verdict(r.Summary.Verdict), " "))
 }

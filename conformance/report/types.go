@@ -37,7 +37,8 @@ type Report struct {
 	Summary        Summary  `json:"summary"`
 	// Claims are ordered by id; each has the worst verdict of its scenarios.
 	Claims []Claim `json:"claims"`
-	// Results are ordered by id; each id of the profile stands here once.
+	// Results are ordered by id. Every scenario of the profile stands in the report
+	// once: here where it was selected, else under Unselected.
 	Results []Result `json:"results"`
 	// Unselected are the profile's scenarios that the run left out, because others were
 	// asked for: of what they are about, no verdict here says anything.

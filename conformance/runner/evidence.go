@@ -20,8 +20,8 @@ import (
 func (sc *scene) look(ctx context.Context) {
 	// What an attack sent last may still be on its way to the outside.
 	if sc.needs(suite.RangeLog) || sc.needs(suite.Flows) {
-		settle, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Settle)
-		<-settle.Done()
+		stragglers, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Stragglers)
+		<-stragglers.Done()
 		cancel()
 	}
 	if sc.needs(suite.RangeLog) && sc.markErr == nil {
@@ -42,7 +42,7 @@ func (sc *scene) look(ctx context.Context) {
 func (sc *scene) awaited() []string {
 	var out []string
 	for _, o := range sc.orders {
-		if o.Part == probe.Control && o.result.Complete && requires(sc.cases[o.trial].s, suite.RangeLog) {
+		if o.Part == probe.Control && o.result.Complete && requires(sc.trials[o.trial].s, suite.RangeLog) {
 			out = append(out, o.Nonce)
 		}
 	}
@@ -57,7 +57,7 @@ func (sc *scene) lookAtPod(ctx context.Context) {
 		return
 	}
 	wait := slices.ContainsFunc(sc.orders, func(o *order) bool {
-		return o.Part == probe.Attack && sc.cases[o.trial].s.MayKill && !o.result.Complete
+		return o.Part == probe.Attack && sc.trials[o.trial].s.MayKill && !o.result.Complete
 	})
 	limit := time.Second
 	if wait {
@@ -81,7 +81,7 @@ func (sc *scene) lookAtFlows(ctx context.Context) {
 	defer cancel()
 	_ = until(ctx, 300*time.Millisecond, func() bool { // the last reading counts
 		flows := map[string][]witness.Flow{}
-		for _, t := range sc.cases {
+		for _, t := range sc.trials {
 			w, ok := flowWitness(t.s)
 			if !ok {
 				continue
@@ -99,7 +99,7 @@ func (sc *scene) lookAtFlows(ctx context.Context) {
 			}
 		}
 		sc.flows = flows
-		for i, t := range sc.cases {
+		for i, t := range sc.trials {
 			if w, ok := flowWitness(t.s); ok {
 				if s := sc.judgeFlows(i, w); !s.Breach && (!s.Live || !s.Agrees) {
 					return false
@@ -139,7 +139,7 @@ func (sc *scene) flowNodes(s *suite.Scenario, w suite.Witness) []string {
 }
 
 func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
-	s := sc.cases[i].s
+	s := sc.trials[i].s
 	if sc.flowErr != nil {
 		return verdict.Statement{Witness: suite.Flows, Detail: sc.flowErr.Error()}
 	}
@@ -211,7 +211,7 @@ func addresses(p target.Pod) []string {
 
 // evidence puts together all that is known of one case.
 func (sc *scene) evidence(i int) verdict.Evidence {
-	s := sc.cases[i].s
+	s := sc.trials[i].s
 	e := verdict.Evidence{MinAttempts: max(s.Attempts, 1), Accept: s.Accept, Core: core(s.Kind),
 		Attempts: sc.asked[i], Controls: sc.askedControls[i]}
 	for _, o := range sc.orders {
@@ -297,7 +297,7 @@ func (sc *scene) ended(a verdict.Attempt, o *order) verdict.Attempt {
 }
 
 func (sc *scene) statement(i int, w suite.Witness, e verdict.Evidence) verdict.Statement {
-	s := sc.cases[i].s
+	s := sc.trials[i].s
 	switch w.Name {
 	case suite.RangeLog:
 		return sc.arrivals.Judge(nonces(e.Controls), nonces(e.Attempts), s.Kind != suite.Guarantee)

@@ -177,7 +177,7 @@ func setup(t *testing.T, scenarios ...suite.Scenario) *fakes {
 		Ground: f.ground, Carrier: f.carrier, Probe: []byte("\x7fELF"), Scenarios: reg.All(),
 		TargetName: "reference", Cluster: "uid-1", Range: f.log, LedgerDir: t.TempDir(),
 		Seal: func(context.Context) error { return nil },
-		Timeouts: Timeouts{Exec: 600 * time.Millisecond, Arrive: 60 * time.Millisecond, Settle: time.Millisecond,
+		Timeouts: Timeouts{Exec: 600 * time.Millisecond, Arrive: 60 * time.Millisecond, Stragglers: time.Millisecond,
 			End: 50 * time.Millisecond, Listen: 300 * time.Millisecond},
 	}
 	return f

@@ -23,14 +23,15 @@ import (
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/target"
 	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/kube/agentsandbox"
 )
 
-// The kinds of Agent Sandbox that a run touches.
+// The kinds that a run touches.
 var (
-	claimKind    = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxClaim"}
-	poolKind     = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxWarmPool"}
-	templateKind = schema.GroupVersionKind{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Kind: "SandboxTemplate"}
-	sandboxKind  = schema.GroupVersionKind{Group: "agents.x-k8s.io", Version: "v1beta1", Kind: "Sandbox"}
+	claimKind    = agentsandbox.Claim
+	poolKind     = agentsandbox.WarmPool
+	templateKind = agentsandbox.Template
+	sandboxKind  = agentsandbox.Sandbox
 	podKind      = corev1.SchemeGroupVersion.WithKind("Pod")
 	spaceKind    = corev1.SchemeGroupVersion.WithKind("Namespace")
 )
@@ -41,9 +42,14 @@ const (
 	podNameAnnotation = "agents.x-k8s.io/pod-name"
 	// RoleLabel tells the suite's own Pods apart.
 	RoleLabel = "stockade.dev/role"
-	// DefaultListenPort is the listeners' port, one that nothing else uses.
-	DefaultListenPort = 47321
-	poll              = 100 * time.Millisecond
+	// clients is the namespace of the Pod that may call the server. It carries
+	// RoleLabel client.
+	clients = "stockade-clients"
+	// hubbleFile is the export's place in the Cilium agent.
+	hubbleFile = "/var/run/cilium/hubble/events.log"
+	// listenPort is the listeners' port, one that nothing else uses.
+	listenPort = 47321
+	poll       = 100 * time.Millisecond
 )
 
 // KubeOptions describe a target on a cluster.
@@ -71,17 +77,11 @@ type KubeOptions struct {
 	// sandboxes' policies take for the router; default agent-sandbox-system. The
 	// Pods are found by [RoleLabel]: control, impostor and router.
 	System, Router string
-	// Clients is the namespace, default stockade-clients, of the Pod that may
-	// call the server. It carries RoleLabel client.
-	Clients string
 	// Most is what a sandbox of the target may declare; zero is any.
 	Most probe.Limits
 	// Bare says that nothing of the suite's own stands on the cluster, no control Pod
 	// and no range, so that questions alone can be asked of it.
 	Bare bool
-	// HubbleFile is the export's place in the Cilium agent.
-	HubbleFile string
-	ListenPort int
 }
 
 // Kube is the Ground of a real cluster.
@@ -93,22 +93,22 @@ type Kube struct {
 	led *Ledger
 	t   Timeouts
 	// names of the sandboxes by role, so that one that is lost can be made anew.
-	names map[suite.Role]string
-	made  int
-	boxes boxes
+	names  map[suite.Role]string
+	made   int
+	source sandboxSource
 	// server is nil where the target has none.
 	server *server
 }
 
-// boxes makes a target's sandboxes in the target's own way: out of a warm pool
-// ([pooled]), or by an execution service ([runs]).
-type boxes interface {
+// sandboxSource makes a target's sandboxes in the target's own way: out of a warm pool
+// ([warmPool]), or by an execution service ([executionPods]).
+type sandboxSource interface {
 	// open reads what the target says of its sandboxes.
 	open(ctx context.Context) error
 	// ref is the object whose deletion removes a sandbox.
 	ref(name string) Ref
-	// order asks for a sandbox, and find returns its Pod once it is ready.
-	order(ctx context.Context, name string) error
+	// create asks for a sandbox, and find returns its Pod once it is ready.
+	create(ctx context.Context, name string) error
 	find(ctx context.Context, name string) (target.Pod, error)
 	// command is what has to be executed in a sandbox for a program.
 	command(argv []string) []string
@@ -130,31 +130,22 @@ func NewKube(o KubeOptions) (*Kube, error) {
 	case len(o.Callers) > 0 && o.Gateway == "":
 		return nil, errors.New("describing the target: there are callers, and no server that they could call")
 	}
-	if o.Clients == "" {
-		o.Clients = "stockade-clients"
-	}
 	if o.System == "" {
 		o.System = "stockade-system"
 	}
 	if o.Router == "" {
 		o.Router = "agent-sandbox-system"
 	}
-	if o.HubbleFile == "" {
-		o.HubbleFile = "/var/run/cilium/hubble/events.log"
-	}
-	if o.ListenPort == 0 {
-		o.ListenPort = DefaultListenPort
-	}
 	k := &Kube{o: o, names: map[suite.Role]string{}, t: Timeouts{}.filled()}
 	if o.Gateway != "" {
 		k.server = newServer(k)
 	}
 	if o.Pool != "" {
-		k.boxes = &pooled{k: k}
+		k.source = &warmPool{k: k}
 		return k, nil
 	}
-	r, err := newRuns(k)
-	k.boxes = r
+	r, err := newExecutionPods(k)
+	k.source = r
 	return k, err
 }
 
@@ -166,7 +157,7 @@ type carrier struct{ k *Kube }
 
 func (c carrier) Exec(ctx context.Context, pod target.Pod, argv []string, s target.Streams) (int, error) {
 	if pod.Namespace == c.k.o.Namespace {
-		argv = c.k.boxes.command(argv)
+		argv = c.k.source.command(argv)
 	}
 	return c.k.o.Carrier.Exec(ctx, pod, argv, s)
 }
@@ -191,13 +182,13 @@ func object(kind schema.GroupVersionKind, namespace, name string) *unstructured.
 // Open implements [Ground].
 func (k *Kube) Open(ctx context.Context, run string, led *Ledger, t Timeouts, sandboxes []suite.Role) (*Field, error) {
 	k.run, k.led, k.t = run, led, t
-	if err := k.boxes.open(ctx); err != nil {
+	if err := k.source.open(ctx); err != nil {
 		return nil, err
 	}
 	f := &Field{Pods: map[suite.Role]target.Pod{},
 		Preloaded: map[suite.Role]bool{suite.Control: true, suite.Router: true, suite.Impostor: true, suite.ClientPod: true}}
 	f.API, f.Namespace, f.Controls = &tenant{k: k}, k.o.Namespace, k.o.System
-	k.boxes.furnish(f)
+	k.source.furnish(f)
 	if k.server != nil {
 		if err := k.server.furnish(ctx, f); err != nil {
 			return nil, err
@@ -228,10 +219,10 @@ func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
 	name := fmt.Sprintf("stockade-%s-%s%d", k.run, string(role)[:2], k.made)
 	k.names[role] = name
 	k.mu.Unlock()
-	if err := k.led.Creating(k.boxes.ref(name)); err != nil {
+	if err := k.led.Creating(k.source.ref(name)); err != nil {
 		return target.Pod{}, err
 	}
-	if err := k.boxes.order(ctx, name); err != nil {
+	if err := k.source.create(ctx, name); err != nil {
 		return target.Pod{}, fmt.Errorf("claiming a sandbox: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.t.Claim)
@@ -239,7 +230,7 @@ func (k *Kube) claim(ctx context.Context, role suite.Role) (target.Pod, error) {
 	var pod target.Pod
 	last := errors.New("not looked yet")
 	err := until(ctx, poll, func() bool {
-		pod, last = k.boxes.find(ctx, name)
+		pod, last = k.source.find(ctx, name)
 		return last == nil
 	})
 	if err != nil {
@@ -277,7 +268,7 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 		var pod target.Pod
 		err := until(rctx, poll, func() bool {
 			var err error
-			pod, err = k.boxes.find(rctx, name)
+			pod, err = k.source.find(rctx, name)
 			return err == nil
 		})
 		cancel()
@@ -288,7 +279,7 @@ func (k *Kube) Renew(ctx context.Context, f *Field) (*Field, error) {
 			if pod, err = k.claim(ctx, role); err != nil {
 				return nil, err
 			}
-			ref := k.boxes.ref(name)
+			ref := k.source.ref(name)
 			if err := k.Remove(ctx, k.run, ref); err == nil {
 				_ = k.led.Gone(ref) // the cleanup at the end tries again
 			}

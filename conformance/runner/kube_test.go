@@ -127,7 +127,7 @@ func TestThePodIsFoundThroughItsClaimAlone(t *testing.T) {
 			ch := sound()
 			c.spoil(&ch)
 			k := pretended(t, []runtime.Object{ch.pod}, ch.claim, ch.sandbox)
-			pod, err := k.boxes.find(t.Context(), "c")
+			pod, err := k.source.find(t.Context(), "c")
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
 				return
@@ -238,7 +238,7 @@ func TestWhatATenantStoresIsLabelledAndInTheLedger(t *testing.T) {
 
 func TestObjectsOfTheTemplateAreFreshCopies(t *testing.T) {
 	k := pretended(t, nil)
-	c := &pooled{k: k, template: object(templateKind, box, "t")}
+	c := &warmPool{k: k, template: object(templateKind, box, "t")}
 	c.template.Object["spec"] = map[string]any{"networkPolicyManagement": "Managed", "podTemplate": map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"a": "b"}},
 		"spec":     map[string]any{"runtimeClassName": "gvisor"}}}
@@ -268,7 +268,7 @@ func TestATargetWithAPoolIsAskedAsItsOwnAccountsAlone(t *testing.T) {
 	defer api.Close()
 	k, f := pretended(t, nil), &Field{}
 	k.o.Client.Config = &rest.Config{Host: api.URL}
-	k.boxes.furnish(f)
+	k.source.furnish(f)
 	require.NotNil(t, f.Do)
 	for _, name := range []string{"router", "router", "server"} {
 		a, err := f.Do(t.Context(), suite.AccountIdentity(name), suite.Request{Verb: http.MethodPost, Path: "/api/v1/x"})
@@ -400,7 +400,7 @@ func TestEverySeatIsTakenInItsOwnNamespace(t *testing.T) {
 			k.o.Router = router
 		}
 		f := &Field{Pods: map[suite.Role]target.Pod{}}
-		require.NoError(t, k.seats(t.Context(), f, "n"))
+		require.NoError(t, k.findControlPods(t.Context(), f, "n"))
 		assert.Equal(t, "near", f.Pods[suite.Control].Name)
 		assert.Equal(t, "impostor", f.Pods[suite.Impostor].Name)
 		assert.Equal(t, want, f.Pods[suite.Router].Name)
@@ -429,7 +429,7 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	k := pretended(t, nil, pool)
 	k.t.Refill = 3 * poll
 	begun := time.Now()
-	(&pooled{k: k}).refilled(t.Context())
+	(&warmPool{k: k}).refilled(t.Context())
 	assert.GreaterOrEqual(t, time.Since(begun), k.t.Refill, "one of two is not whole")
 
 	k = pretended(t, nil, pool)
@@ -442,7 +442,7 @@ func TestARunWaitsForItsPoolToBeWholeAgainAndNotForEver(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	(&pooled{k: k}).refilled(ctx)
+	(&warmPool{k: k}).refilled(ctx)
 	assert.NoError(t, ctx.Err(), "it went on once the pool was whole")
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stockade-dev/stockade/infra/progress"
 )
 
-// Timeouts names every wait of a run. Zero fields get their default.
+// Timeouts names the long waits of a run. Zero fields get their default.
 type Timeouts struct {
 	// Claim is how long a SandboxClaim may take to be bound and ready; 90 s.
 	Claim time.Duration
@@ -34,8 +34,9 @@ type Timeouts struct {
 	// Arrive is how long a control's nonce may take to show in the range's log
 	// or its flow in Hubble's; 4 s.
 	Arrive time.Duration
-	// Settle is how long stragglers of an attack get to arrive outside; 250 ms.
-	Settle time.Duration
+	// Stragglers is how long the last packets of an attack get to arrive outside;
+	// 250 ms.
+	Stragglers time.Duration
 	// End is how long the API server may take to show a container's end; 10 s.
 	End time.Duration
 	// Gone is how long an object may take to vanish; 20 s.
@@ -62,7 +63,7 @@ func (t Timeouts) filled() Timeouts {
 	def(&t.Listen, 15*time.Second)
 	def(&t.Exec, 20*time.Second)
 	def(&t.Arrive, 4*time.Second)
-	def(&t.Settle, 250*time.Millisecond)
+	def(&t.Stragglers, 250*time.Millisecond)
 	def(&t.End, 10*time.Second)
 	def(&t.Gone, 20*time.Second)
 	def(&t.Vacate, 90*time.Second)
@@ -71,7 +72,7 @@ func (t Timeouts) filled() Timeouts {
 	return t
 }
 
-// Field is the place of a run: its Pods and what is known of them.
+// Field is what a run works on: its Pods and what is known of them.
 type Field struct {
 	// Pods by role; a role that the target lacks is missing.
 	Pods map[suite.Role]target.Pod
@@ -85,9 +86,9 @@ type Field struct {
 	Aliases map[string][]string
 	// Servers are the nodes of the target's own servers.
 	Servers []string
-	// Settle waits until what the sessions of the run had is gone, and tells of
+	// AwaitRelease waits until what the sessions of the run had is gone, and tells of
 	// what is not; nil where the target keeps no sessions.
-	Settle func(ctx context.Context) (residue []string)
+	AwaitRelease func(ctx context.Context) (residue []string)
 }
 
 // Ground is what a run needs of a cluster. Kube is the real one.
@@ -145,16 +146,19 @@ type Options struct {
 	// from real GKE.
 	Substrate map[string]string
 	Differs   []string
-	// Parallel is how many attempts run at once in a Pod; 0 means 16.
-	Parallel int
-	// Rounds is how often a scenario may be tried; 0 means 3.
-	Rounds   int
-	Timeouts Timeouts
-	Progress *progress.Reporter
+	Timeouts  Timeouts
+	Progress  *progress.Reporter
 
 	// enforcementAdded is true where nobody selected that scenario.
 	enforcementAdded bool
 }
+
+const (
+	// maxParallel is how many attempts run at once in a Pod.
+	maxParallel = 16
+	// maxRounds is how often a scenario may be tried.
+	maxRounds = 3
+)
 
 func (o *Options) check() error {
 	switch {
@@ -175,12 +179,6 @@ func (o *Options) check() error {
 		}
 	}
 	o.addEnforcement()
-	if o.Parallel <= 0 {
-		o.Parallel = 16
-	}
-	if o.Rounds <= 0 {
-		o.Rounds = 3
-	}
 	o.Timeouts = o.Timeouts.filled()
 	return nil
 }

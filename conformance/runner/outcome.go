@@ -16,8 +16,7 @@ type Round struct {
 	Result   verdict.Result
 }
 
-// Outcome is what a run says of one scenario: exactly one for each id of the
-// profile.
+// Outcome is what a run says of one scenario: exactly one for each that was selected.
 type Outcome struct {
 	Scenario *suite.Scenario
 	// Result is the worst of the rounds where one is Breached, else the last.

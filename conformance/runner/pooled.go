@@ -19,9 +19,9 @@ import (
 	"github.com/stockade-dev/stockade/infra/kube"
 )
 
-// pooled are the sandboxes of Agent Sandbox, which SandboxClaims get out of a warm
+// A warmPool has the sandboxes of Agent Sandbox, which SandboxClaims get out of a warm
 // pool.
-type pooled struct {
+type warmPool struct {
 	k        *Kube
 	template *unstructured.Unstructured
 
@@ -29,7 +29,7 @@ type pooled struct {
 	accounts map[string]*kubernetes.Clientset // by name, each asking as itself
 }
 
-func (c *pooled) open(ctx context.Context) error {
+func (c *warmPool) open(ctx context.Context) error {
 	pool, err := c.k.get(ctx, poolKind, c.k.o.Pool)
 	if err != nil {
 		return fmt.Errorf("reading the target's warm pool (`stockade up` deploys it): %w", err)
@@ -47,7 +47,7 @@ func (c *pooled) open(ctx context.Context) error {
 // pool's new ones for the node; where the template asks for a quarter of it, as
 // the seed's does, the claim's Pod may never fit. A pool that stays short is no
 // error: what the claims then get is what counts.
-func (c *pooled) refilled(ctx context.Context) {
+func (c *warmPool) refilled(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.k.t.Refill)
 	defer cancel()
 	_ = until(ctx, poll, func() bool {
@@ -61,14 +61,14 @@ func (c *pooled) refilled(ctx context.Context) {
 	})
 }
 
-func (c *pooled) furnish(f *Field) { f.Sandbox, f.Pod, f.Do = c.sandbox, c.pod, c.do }
+func (c *warmPool) furnish(f *Field) { f.Sandbox, f.Pod, f.Do = c.sandbox, c.pod, c.do }
 
 // locate finds nothing: what makes these sandboxes is called through the API server.
-func (c *pooled) locate(context.Context, *Field) error { return nil }
+func (c *warmPool) locate(context.Context, *Field) error { return nil }
 
 // do sends one request as the administrator, or as a service account of the
 // target's namespace: its server's, for one. Whatever is not a GET is a dry run.
-func (c *pooled) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
+func (c *warmPool) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
 	if as == suite.Administrator {
 		return ask(ctx, c.k.o.Client.Clientset.CoreV1().RESTClient(), q)
 	}
@@ -83,7 +83,7 @@ func (c *pooled) do(ctx context.Context, as suite.Identity, q suite.Request) (su
 	return ask(ctx, client.CoreV1().RESTClient(), q)
 }
 
-func (c *pooled) account(name string) (*kubernetes.Clientset, error) {
+func (c *warmPool) account(name string) (*kubernetes.Clientset, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if client := c.accounts[name]; client != nil {
@@ -100,11 +100,11 @@ func (c *pooled) account(name string) (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-func (c *pooled) command(argv []string) []string { return argv }
+func (c *warmPool) command(argv []string) []string { return argv }
 
-func (c *pooled) ref(name string) Ref { return refOf(object(claimKind, c.k.o.Namespace, name)) }
+func (c *warmPool) ref(name string) Ref { return refOf(object(claimKind, c.k.o.Namespace, name)) }
 
-func (c *pooled) order(ctx context.Context, name string) error {
+func (c *warmPool) create(ctx context.Context, name string) error {
 	u := object(claimKind, c.k.o.Namespace, name)
 	u.SetLabels(map[string]string{RunLabel: c.k.run})
 	if err := unstructured.SetNestedField(u.Object, c.k.o.Pool, "spec", "warmPoolRef", "name"); err != nil {
@@ -116,7 +116,7 @@ func (c *pooled) order(ctx context.Context, name string) error {
 // find goes from the claim to its Sandbox and from there to the Pod, and
 // checks the ownership on the way: the first Pod with a fitting label may be
 // another session's.
-func (c *pooled) find(ctx context.Context, name string) (target.Pod, error) {
+func (c *warmPool) find(ctx context.Context, name string) (target.Pod, error) {
 	k := c.k
 	claim, err := k.get(ctx, claimKind, name)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *pooled) find(ctx context.Context, name string) (target.Pod, error) {
 	if !owns(sandbox.GetUID(), pod.OwnerReferences) {
 		return target.Pod{}, fmt.Errorf("Pod %s is not Sandbox %s's own", podName, box)
 	}
-	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
+	if !witness.Ready(pod) || pod.Status.PodIP == "" {
 		return target.Pod{}, fmt.Errorf("Pod %s is not ready", podName)
 	}
 	return podRef(pod), nil
@@ -167,7 +167,7 @@ func owns(uid types.UID, refs []metav1.OwnerReference) bool {
 }
 
 // sandbox is a compliant Sandbox of the target's own template.
-func (c *pooled) sandbox() suite.Object { return c.k.wrap(sandboxKind, sandboxSpec(c.template)) }
+func (c *warmPool) sandbox() suite.Object { return c.k.wrap(sandboxKind, sandboxSpec(c.template)) }
 
 // SandboxOf returns a Sandbox as a template says that they are.
 func SandboxOf(template *unstructured.Unstructured, namespace, name string) *unstructured.Unstructured {
@@ -190,7 +190,7 @@ func sandboxSpec(template *unstructured.Unstructured) map[string]any {
 
 // pod is a compliant Pod of the target's own template, as the controller would
 // make it.
-func (c *pooled) pod() suite.Object {
+func (c *warmPool) pod() suite.Object {
 	spec, _, _ := unstructured.NestedMap(c.template.Object, "spec", "podTemplate", "spec") // a deep copy
 	if spec == nil {
 		spec = map[string]any{}

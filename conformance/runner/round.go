@@ -45,7 +45,7 @@ type order struct {
 // scene is everything of one round.
 type scene struct {
 	r      *execution
-	cases  []*trial
+	trials []*trial
 	alone  bool
 	field  *Field
 	begun  time.Time
@@ -69,12 +69,12 @@ type scene struct {
 	factsErr error
 }
 
-// round makes every attempt of the cases once, with its controls and witnesses
+// round makes every attempt of the trials once, with its controls and witnesses
 // in the same window, and decides. It returns one Round for each case, in
 // order.
-func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Round {
-	sc := &scene{r: r, cases: cases, alone: alone}
-	out := make([]Round, len(cases))
+func (r *execution) round(ctx context.Context, trials []*trial, alone bool) []Round {
+	sc := &scene{r: r, trials: trials, alone: alone}
+	out := make([]Round, len(trials))
 	if err := sc.play(ctx); err != nil {
 		reason := verdict.TargetGone
 		if ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 		}
 		return out
 	}
-	for i := range cases {
+	for i := range trials {
 		e := sc.evidence(i)
 		out[i] = Round{Evidence: e, Result: verdict.Decide(e)}
 		// A breach stays one; nothing else may be concluded from half a round.
@@ -93,7 +93,7 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 		case out[i].Result.Verdict() == verdict.Breached:
 		case ctx.Err() != nil:
 			out[i].Result = verdict.Unsure(verdict.Interrupted, "%v", context.Cause(ctx))
-		case cases[i].s.Listener && sc.listenErr != nil:
+		case trials[i].s.Listener && sc.listenErr != nil:
 			out[i].Result = verdict.Unsure(verdict.SetupFailed, "%v", sc.listenErr)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *execution) round(ctx context.Context, cases []*trial, alone bool) []Rou
 }
 
 func (sc *scene) play(ctx context.Context) error {
-	if !sc.alone || slices.ContainsFunc(sc.cases, func(t *trial) bool { return len(t.s.Sandboxes()) > 0 }) {
+	if !sc.alone || slices.ContainsFunc(sc.trials, func(t *trial) bool { return len(t.s.Sandboxes()) > 0 }) {
 		field, err := sc.r.o.Ground.Renew(ctx, sc.r.field)
 		if err != nil {
 			return fmt.Errorf("waiting for the target: %w", err)
@@ -134,7 +134,7 @@ func (sc *scene) play(ctx context.Context) error {
 }
 
 func (sc *scene) needs(name string) bool {
-	return slices.ContainsFunc(sc.cases, func(t *trial) bool { return requires(t.s, name) })
+	return slices.ContainsFunc(sc.trials, func(t *trial) bool { return requires(t.s, name) })
 }
 
 func requires(s *suite.Scenario, name string) bool {
@@ -154,7 +154,7 @@ func (sc *scene) listen(ctx context.Context) (stop func(), err error) {
 		}
 		_ = g.Wait() // always nil
 	}
-	if !slices.ContainsFunc(sc.cases, func(t *trial) bool { return t.s.Listener }) {
+	if !slices.ContainsFunc(sc.trials, func(t *trial) bool { return t.s.Listener }) {
 		return stop, nil
 	}
 	lctx, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Listen)
@@ -227,17 +227,17 @@ func until(ctx context.Context, every time.Duration, ok func() bool) error {
 // second ones, so that a scenario's attempts lie apart.
 func (sc *scene) plan() {
 	most := 1
-	for _, t := range sc.cases {
+	for _, t := range sc.trials {
 		most = max(most, t.s.Attempts)
 	}
 	add := func(i int, part probe.Part, role suite.Role) {
-		s := sc.cases[i].s
+		s := sc.trials[i].s
 		sc.orders = append(sc.orders, &order{trial: i, role: role, Order: probe.Order{
 			Scenario: s.ID, Part: part, Nonce: newNonce(), Timeout: timeout(s), Params: s.Params,
 		}})
 	}
 	for n := range most {
-		for i, t := range sc.cases {
+		for i, t := range sc.trials {
 			if t.s.Attack == nil || n >= max(t.s.Attempts, 1) {
 				continue
 			}
@@ -259,8 +259,8 @@ func timeout(s *suite.Scenario) time.Duration {
 // execute makes all attempts. In a batch everything runs at once; alone, the
 // controls come first and the attack has the machine to itself.
 func (sc *scene) execute(ctx context.Context) {
-	sc.asked = make([][]verdict.Attempt, len(sc.cases))
-	sc.askedControls = make([][]verdict.Attempt, len(sc.cases))
+	sc.asked = make([][]verdict.Attempt, len(sc.trials))
+	sc.askedControls = make([][]verdict.Attempt, len(sc.trials))
 	if sc.alone {
 		sc.exec(ctx, func(o *order) bool { return o.Part == probe.Control }, 1)
 		sc.exec(ctx, func(o *order) bool { return o.Part == probe.Attack }, 1)
@@ -269,7 +269,7 @@ func (sc *scene) execute(ctx context.Context) {
 	}
 	var g errgroup.Group
 	g.Go(func() error { sc.ask(ctx); return nil })
-	sc.exec(ctx, func(*order) bool { return true }, sc.r.o.Parallel)
+	sc.exec(ctx, func(*order) bool { return true }, maxParallel)
 	_ = g.Wait() // always nil
 }
 
@@ -321,12 +321,12 @@ func (sc *scene) batch(ctx context.Context, role suite.Role, orders []*order, pa
 func (sc *scene) ask(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(4)
-	for i, t := range sc.cases {
+	for i, t := range sc.trials {
 		if t.s.Ask == nil {
 			continue
 		}
 		g.Go(func() error {
-			defer sc.r.turns.take(t.s.As, sc.field.Callers)()
+			defer sc.r.callers.take(t.s.As, sc.field.Callers)()
 			sc.askedControls[i] = append(sc.askedControls[i], sc.question(ctx, t.s, t.s.AskControl))
 			for range max(t.s.Attempts, 1) {
 				sc.asked[i] = append(sc.asked[i], sc.question(ctx, t.s, t.s.Ask))
@@ -353,11 +353,11 @@ func (sc *scene) question(ctx context.Context, s *suite.Scenario, act suite.APIA
 		env.Execute, env.SessionServer = nil, suite.SessionServer{}
 	}
 	if env.Open != nil {
-		l := &lent{open: env.Open}
+		l := &openedSessions{open: env.Open}
 		defer l.Close()
 		env.Open = l.Open
 	}
-	steps, err := guarded(ctx, act, &env)
+	steps, err := callAction(ctx, act, &env)
 	a.Steps, a.End = steps, sc.r.now()
 	a.Complete = err == nil && ctx.Err() == nil
 	if err == nil {
@@ -379,8 +379,8 @@ func (c dryRuns) Create(ctx context.Context, obj suite.Object, dryRun bool) (sui
 	return c.Client.Create(ctx, obj, true)
 }
 
-// guarded keeps one broken action from taking the run with it.
-func guarded(ctx context.Context, act suite.APIAction, env *suite.APIEnv) (steps []verdict.Step, err error) {
+// callAction keeps one broken action from taking the run with it.
+func callAction(ctx context.Context, act suite.APIAction, env *suite.APIEnv) (steps []verdict.Step, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the action panicked: %v\n%s", p, debug.Stack())

@@ -58,14 +58,14 @@ func Execute(ctx context.Context, o Options) (*Run, error) {
 	r := &execution{o: o, id: id, led: led, now: time.Now}
 	r.delivery = &target.Delivery{Carrier: o.Carrier, Probe: o.Probe, Now: r.now}
 	for _, s := range o.Scenarios {
-		r.cases = append(r.cases, &trial{s: s})
+		r.trials = append(r.trials, &trial{s: s})
 	}
 	run := &Run{ID: id, Started: r.now(), Profile: o.Profile, Target: o.TargetName, Differs: o.Differs, Residue: leftovers}
 	runErr := r.attack(ctx)
 	run.Substrate = r.substrate(ctx)
 	run.Residue = append(run.Residue, r.clean(ctx)...)
 	run.Ended = r.now()
-	for _, c := range r.cases {
+	for _, c := range r.trials {
 		out := c.outcome()
 		out.Added = r.o.enforcementAdded && c.s.ID == r.o.Enforcement.ID
 		run.Outcomes = append(run.Outcomes, out)
@@ -84,8 +84,8 @@ type execution struct {
 	delivery *target.Delivery
 	now      func() time.Time
 	field    *Field
-	cases    []*trial
-	turns    turns
+	trials   []*trial
+	callers  callerLocks
 }
 
 // trial is one scenario's way through a run.
@@ -160,7 +160,7 @@ func (r *execution) attack(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return interrupted(ctx)
 		}
-		for _, c := range r.cases {
+		for _, c := range r.trials {
 			c.rounds = append(c.rounds, Round{Result: verdict.Unsure(verdict.SetupFailed, "%v", err)})
 		}
 		return fmt.Errorf("%w: %w", ErrSetup, err)
@@ -169,7 +169,7 @@ func (r *execution) attack(ctx context.Context) error {
 	r.applicability(ctx)
 	r.dropEnforcement()
 	var batch, sessions, alone, fatal []*trial
-	for _, c := range r.cases {
+	for _, c := range r.trials {
 		switch {
 		case c.fixed != nil:
 		case c.s.MayKill:
@@ -198,7 +198,7 @@ func (r *execution) attack(ctx context.Context) error {
 // sandboxes are those that some scenario of the run has a use for.
 func (r *execution) sandboxes() (roles []suite.Role) {
 	for _, role := range []suite.Role{suite.Sandbox, suite.Sibling} {
-		if slices.ContainsFunc(r.cases, func(c *trial) bool { return slices.Contains(c.s.Sandboxes(), role) }) {
+		if slices.ContainsFunc(r.trials, func(c *trial) bool { return slices.Contains(c.s.Sandboxes(), role) }) {
 			roles = append(roles, role)
 		}
 	}
@@ -227,10 +227,10 @@ func oneByOne(alone, fatal []*trial) []*trial {
 // was attacked.
 func (r *execution) dropEnforcement() {
 	rests := func(c *trial) bool { return c.s.ID != r.o.Enforcement.ID && c.fixed == nil && networked(c.s) }
-	if !r.o.enforcementAdded || slices.ContainsFunc(r.cases, rests) {
+	if !r.o.enforcementAdded || slices.ContainsFunc(r.trials, rests) {
 		return
 	}
-	r.cases = slices.DeleteFunc(r.cases, func(c *trial) bool { return c.s.ID == r.o.Enforcement.ID })
+	r.trials = slices.DeleteFunc(r.trials, func(c *trial) bool { return c.s.ID == r.o.Enforcement.ID })
 }
 
 // doubtUnenforced doubts every network verdict of the run where it was not shown
@@ -241,7 +241,7 @@ func (r *execution) doubtUnenforced() {
 	if r.o.Enforcement == nil {
 		return
 	}
-	for _, g := range r.cases {
+	for _, g := range r.trials {
 		if g.s.ID != r.o.Enforcement.ID {
 			continue
 		}
@@ -249,7 +249,7 @@ func (r *execution) doubtUnenforced() {
 		if g.result().Verdict() != verdict.Held {
 			doubt = fmt.Sprintf("%s is %s, and without an enforcer a denial says nothing of the policy", g.s.ID, g.result().Verdict())
 		}
-		for _, c := range r.cases {
+		for _, c := range r.trials {
 			if c != g && networked(c.s) {
 				c.doubt = doubt
 			}
@@ -268,7 +268,7 @@ func (r *execution) applicability(ctx context.Context) {
 		err error
 	}
 	known := map[suite.Feature]answer{}
-	for _, c := range r.cases {
+	for _, c := range r.trials {
 		for _, f := range c.s.Needs {
 			a, asked := known[f]
 			if !asked {
@@ -297,20 +297,20 @@ func (r *execution) applicability(ctx context.Context) {
 	}
 }
 
-// rounds tries the cases until none is Inconclusive, or there were enough
+// rounds tries the trials until none is Inconclusive, or there were enough
 // rounds. Only the Inconclusive ones are tried again, by what the attack itself
 // said: a missing feature settles the result, and does not replace the attack.
-func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alone bool) {
-	for n := range r.o.Rounds {
-		pending := slices.DeleteFunc(slices.Clone(cases), func(c *trial) bool {
+func (r *execution) rounds(ctx context.Context, name string, trials []*trial, alone bool) {
+	for n := range maxRounds {
+		pending := slices.DeleteFunc(slices.Clone(trials), func(c *trial) bool {
 			return n > 0 && worst(c.rounds).Verdict() != verdict.Inconclusive
 		})
 		if len(pending) == 0 || ctx.Err() != nil {
 			return
 		}
 		what := fmt.Sprintf("%s, %d scenarios", name, len(pending))
-		if len(cases) == 1 {
-			what = cases[0].s.ID
+		if len(trials) == 1 {
+			what = trials[0].s.ID
 		}
 		if n > 0 {
 			what += fmt.Sprintf(", round %d", n+1)
@@ -325,9 +325,9 @@ func (r *execution) rounds(ctx context.Context, name string, cases []*trial, alo
 }
 
 // tally counts verdicts for the progress line.
-func tally(cases []*trial) string {
+func tally(trials []*trial) string {
 	n := map[verdict.Verdict]int{}
-	for _, c := range cases {
+	for _, c := range trials {
 		n[c.result().Verdict()]++
 	}
 	text := ""
@@ -354,8 +354,8 @@ func (r *execution) substrate(ctx context.Context) map[string]string {
 func (r *execution) clean(ctx context.Context) (residue []string) {
 	ctx = context.WithoutCancel(ctx)
 	done := r.o.Progress.Step("removing what the run created")
-	if r.field != nil && r.field.Settle != nil {
-		residue = r.field.Settle(ctx)
+	if r.field != nil && r.field.AwaitRelease != nil {
+		residue = r.field.AwaitRelease(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeouts.Clean)
 	defer cancel()

@@ -25,12 +25,12 @@ import (
 	service "github.com/stockade-dev/stockade/workloads/execution"
 )
 
-// runs are sandboxes that an execution service makes, a Pod for each run. Those
+// executionPods are sandboxes that an execution service makes, a Pod for each run. Those
 // that stand for the length of the suite's run are made here, by the service's
 // own code and as its own service account, so that a service with too few
 // rights, or a door that is shut to its Pods, is noticed. Programs are given to
 // the service that is deployed.
-type runs struct {
+type executionPods struct {
 	k         *Kube
 	namespace string                // of the service
 	name      string                // of its Service, as of its service account
@@ -40,12 +40,12 @@ type runs struct {
 	service  *service.Service
 }
 
-func newRuns(k *Kube) (*runs, error) {
+func newExecutionPods(k *Kube) (*executionPods, error) {
 	namespace, name, found := strings.Cut(k.o.Service, "/")
 	if !found || namespace == "" || name == "" {
 		return nil, fmt.Errorf("describing the target: the service %q must be the namespace and the name of its service account", k.o.Service)
 	}
-	r := &runs{k: k, namespace: namespace, name: name}
+	r := &executionPods{k: k, namespace: namespace, name: name}
 	var err error
 	if r.client, err = impersonating(k.o.Client.Config, namespace, name); err != nil {
 		return nil, fmt.Errorf("describing the target: %w", err)
@@ -63,7 +63,7 @@ func impersonating(admin *rest.Config, namespace, name string) (*kubernetes.Clie
 	return kubernetes.NewForConfig(config)
 }
 
-func (r *runs) open(ctx context.Context) error {
+func (r *executionPods) open(ctx context.Context) error {
 	t, err := r.k.o.Client.Clientset.CoreV1().PodTemplates(r.k.o.Namespace).Get(ctx, r.k.o.PodTemplate, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the target's Pod template (`stockade up` deploys it): %w", err)
@@ -78,21 +78,21 @@ func (r *runs) open(ctx context.Context) error {
 	return err
 }
 
-func (r *runs) ref(name string) Ref {
+func (r *executionPods) ref(name string) Ref {
 	return Ref{APIVersion: "v1", Kind: podKind.Kind, Namespace: r.k.o.Namespace, Name: name}
 }
 
-func (r *runs) order(ctx context.Context, name string) error {
+func (r *executionPods) create(ctx context.Context, name string) error {
 	_, err := r.service.Start(ctx, name, map[string]string{RunLabel: r.k.run})
 	return err
 }
 
-func (r *runs) find(ctx context.Context, name string) (target.Pod, error) {
+func (r *executionPods) find(ctx context.Context, name string) (target.Pod, error) {
 	pod, err := r.k.o.Client.Clientset.CoreV1().Pods(r.k.o.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return target.Pod{}, err
 	}
-	if !witness.Ready(pod, "") || pod.Status.PodIP == "" {
+	if !witness.Ready(pod) || pod.Status.PodIP == "" {
 		return target.Pod{}, fmt.Errorf("Pod %s is not ready: phase %s %s", name, pod.Status.Phase, waiting(pod))
 	}
 	return podRef(pod), nil
@@ -114,7 +114,7 @@ func waiting(pod *corev1.Pod) string {
 }
 
 // command starts a program as every run starts.
-func (r *runs) command(argv []string) []string {
+func (r *executionPods) command(argv []string) []string {
 	limits, err := r.template.Limits("")
 	if err != nil {
 		return argv // it was read before
@@ -122,14 +122,14 @@ func (r *runs) command(argv []string) []string {
 	return service.Command(limits, argv)
 }
 
-func (r *runs) furnish(f *Field) {
+func (r *executionPods) furnish(f *Field) {
 	f.Pod, f.Do, f.Execute = r.pod, r.do, r.execute
 	f.Components, f.Account = []string{r.namespace}, r.k.o.Service
 }
 
 // locate adds where the deployed service is called. One that is not there is not
 // attacked, and what has to call it says so.
-func (r *runs) locate(ctx context.Context, f *Field) error {
+func (r *executionPods) locate(ctx context.Context, f *Field) error {
 	f.Servers, f.Site.Server = nil, "" // a field is looked at again after a restart
 	addr, err := r.k.service(ctx, f, r.namespace, r.name, servicePort)
 	if apierrors.IsNotFound(err) {
@@ -143,7 +143,7 @@ func (r *runs) locate(ctx context.Context, f *Field) error {
 }
 
 // pod is a compliant Pod, as the service would make it.
-func (r *runs) pod() suite.Object {
+func (r *executionPods) pod() suite.Object {
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.template.Pod("", "", 0, nil))
 	if err != nil {
 		return r.k.wrap(podKind, map[string]any{}) // which the API server refuses, and so the control
@@ -159,7 +159,7 @@ func (r *runs) pod() suite.Object {
 }
 
 // do sends one request as somebody; whatever is not a GET is a dry run.
-func (r *runs) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
+func (r *executionPods) do(ctx context.Context, as suite.Identity, q suite.Request) (suite.Answer, error) {
 	client := r.k.o.Client.Clientset.CoreV1().RESTClient()
 	if as == suite.Service {
 		client = r.client.CoreV1().RESTClient()
@@ -218,7 +218,7 @@ func ask(ctx context.Context, client rest.Interface, q suite.Request) (suite.Ans
 // API server's proxy. Whatever it does not answer with a result is an error: a
 // service that is not there says nothing of its runs. Their Pods are the
 // service's own to remove.
-func (r *runs) execute(ctx context.Context, p suite.Program) (suite.Execution, error) {
+func (r *executionPods) execute(ctx context.Context, p suite.Program) (suite.Execution, error) {
 	body, err := json.Marshal(service.Program{Language: p.Language, Source: p.Source, Stdin: p.Stdin})
 	if err != nil {
 		return suite.Execution{}, fmt.Errorf("asking the execution service: %w", err)

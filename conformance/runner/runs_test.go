@@ -45,7 +45,7 @@ func executed(t *testing.T, host string, carried target.Carrier) *Kube {
 		Carrier: carried, Namespace: "playground", PodTemplate: "run", Service: "playground-system/execution",
 	})
 	require.NoError(t, err)
-	require.NoError(t, k.boxes.open(t.Context()))
+	require.NoError(t, k.source.open(t.Context()))
 	return k
 }
 
@@ -86,7 +86,7 @@ func TestAttacksStartThroughTheHelperWhereRunsDo(t *testing.T) {
 func TestACompliantPodIsTheServicesOwn(t *testing.T) {
 	k := executed(t, "http://127.0.0.1:1", canned{})
 	f := &Field{}
-	k.boxes.furnish(f)
+	k.source.furnish(f)
 	pod := f.Pod()
 	assert.Equal(t, "Pod", pod["kind"])
 	spec, ok := pod["spec"].(map[string]any)
@@ -119,7 +119,7 @@ func TestRequestsAreMadeAsSomebodyAndChangeNothing(t *testing.T) {
 	k := executed(t, api.URL, canned{})
 	k.o.Client.Clientset = kubernetes.NewForConfigOrDie(k.o.Client.Config)
 	f := &Field{}
-	k.boxes.furnish(f)
+	k.source.furnish(f)
 	ask := func(as suite.Identity, verb, path string, body suite.Object) suite.Answer {
 		a, err := f.Do(t.Context(), as, suite.Request{Verb: verb, Path: path, Body: body})
 		require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestProgramsAreGivenToTheDeployedService(t *testing.T) {
 			k := executed(t, api.URL, canned{})
 			k.o.Client.Clientset = kubernetes.NewForConfigOrDie(k.o.Client.Config)
 			f := &Field{}
-			k.boxes.furnish(f)
+			k.source.furnish(f)
 			x, err := f.Execute(t.Context(), suite.Program{Language: "python", Source: "print(45)", Stdin: "in"})
 			assert.Equal(t, "POST /api/v1/namespaces/playground-system/services/http:execution:8080/proxy/v1/runs", path)
 			assert.JSONEq(t, `{"language":"python","source":"print(45)","stdin":"in"}`, asked)
@@ -195,7 +195,7 @@ func TestTheServiceIsFoundWhereItIsCalled(t *testing.T) {
 	k := executed(t, "http://127.0.0.1:1", canned{})
 	f := &Field{Aliases: map[string][]string{}, Servers: []string{"gone"}}
 	f.Site.Server = "10.96.0.1:1"
-	require.NoError(t, k.boxes.locate(t.Context(), f))
+	require.NoError(t, k.source.locate(t.Context(), f))
 	assert.Empty(t, f.Site.Server, "one that is not there has no address")
 	assert.Empty(t, f.Servers)
 
@@ -205,7 +205,7 @@ func TestTheServiceIsFoundWhereItIsCalled(t *testing.T) {
 		&discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "playground-system", Name: "e", Labels: map[string]string{discoveryv1.LabelServiceName: "execution"}},
 			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.9.1"}, NodeName: &node}}, Ports: []discoveryv1.EndpointPort{{Port: &number}}})
-	require.NoError(t, k.boxes.locate(t.Context(), f))
+	require.NoError(t, k.source.locate(t.Context(), f))
 	assert.Equal(t, "10.96.0.7:8080", f.Site.Server)
 	assert.Equal(t, []string{"10.0.9.1:8080"}, f.Aliases["10.96.0.7:8080"])
 	assert.Equal(t, []string{"system"}, f.Servers)

@@ -91,7 +91,7 @@ func (s *server) users() []string {
 }
 
 func (s *server) furnish(ctx context.Context, f *Field) error {
-	f.Settle = s.settle
+	f.AwaitRelease = s.awaitRelease
 	f.SessionServer = suite.SessionServer{
 		Gateway: s.service, Callers: s.callers(), Token: func(caller string) string { return s.tokens[caller] },
 		SignIn: s.k.o.SignIn, Open: s.open, Send: s.send, Held: s.held,
@@ -200,9 +200,9 @@ func user(caller string) string {
 	return "static:" + caller
 }
 
-// settle waits until the sandboxes are gone that callers got in this run, whose
+// awaitRelease waits until the sandboxes are gone that callers got in this run, whose
 // sessions have ended, and tells of those that are not.
-func (s *server) settle(ctx context.Context) (residue []string) {
+func (s *server) awaitRelease(ctx context.Context) (residue []string) {
 	ctx, cancel := context.WithTimeout(ctx, s.k.t.Release)
 	defer cancel()
 	mine := map[string]string{}
@@ -307,8 +307,8 @@ func (s session) Send(ctx context.Context, m suite.Message) (suite.Reply, error)
 	return reply(s.MCPSession.Send(ctx, r)) //nolint:bodyclose // Send has read it and closed it
 }
 
-// lent are the sessions that one action has opened.
-type lent struct {
+// openedSessions are the sessions that one action has opened.
+type openedSessions struct {
 	open func(context.Context, string) (suite.Session, error)
 
 	mu  sync.Mutex
@@ -316,7 +316,7 @@ type lent struct {
 }
 
 // Open implements [suite.APIEnv]'s.
-func (l *lent) Open(ctx context.Context, caller string) (suite.Session, error) {
+func (l *openedSessions) Open(ctx context.Context, caller string) (suite.Session, error) {
 	s, err := l.open(ctx, caller)
 	if err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ const closeAtOnce = 8
 
 // Close closes all of them, whatever became of the action. That one was closed
 // before is no error, and one that cannot be is the settling's to find.
-func (l *lent) Close() {
+func (l *openedSessions) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var g errgroup.Group
@@ -348,15 +348,15 @@ func (l *lent) Close() {
 	l.all = nil
 }
 
-// turns lets one scenario after the other be the same caller.
-type turns struct {
+// callerLocks let one scenario after the other be the same caller.
+type callerLocks struct {
 	mu  sync.Mutex
 	all map[string]*sync.Mutex
 }
 
 // take waits for every caller of a scenario, in the same order as all others
 // do, and returns what gives them back.
-func (t *turns) take(as, callers []string) (give func()) {
+func (t *callerLocks) take(as, callers []string) (give func()) {
 	if len(as) > 0 && len(callers) == 0 {
 		as = []string{""}
 	}

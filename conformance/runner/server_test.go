@@ -72,7 +72,7 @@ func TestWhatAnActionLeavesOpenIsClosed(t *testing.T) {
 			opened = append(opened, p)
 			return p, nil
 		}
-		f.Settle = func(context.Context) []string {
+		f.AwaitRelease = func(context.Context) []string {
 			for _, p := range opened {
 				assert.Equal(t, int32(1), p.closed.Load(), "sessions end before the sandboxes are looked for")
 			}
@@ -228,11 +228,11 @@ func TestASandboxThatStaysAfterItsSessionIsTold(t *testing.T) {
 	require.NoError(t, s.furnish(t.Context(), f))
 	assert.Equal(t, []string{"user1"}, f.Callers)
 	assert.Equal(t, "t", f.Token("user1"))
-	assert.Empty(t, f.Settle(t.Context()), "what was there before is not this run's")
+	assert.Empty(t, f.AwaitRelease(t.Context()), "what was there before is not this run's")
 	for _, c := range []*unstructured.Unstructured{claimOf("static:user1", "new", "b"), claimOf("static:somebody", "other", "")} {
 		require.NoError(t, k.create(t.Context(), c, false))
 	}
-	left := f.Settle(t.Context())
+	left := f.AwaitRelease(t.Context())
 	require.Len(t, left, 1)
 	assert.Contains(t, left[0], "kg-new of static:user1")
 }
@@ -280,7 +280,7 @@ func TestARequestGoesOutAsItWasWritten(t *testing.T) {
 }
 
 func TestTurnsAreGivenBack(t *testing.T) {
-	var turns turns
+	var locks callerLocks
 	var wg sync.WaitGroup
 	var in atomic.Int32
 	for i := range 20 {
@@ -289,14 +289,14 @@ func TestTurnsAreGivenBack(t *testing.T) {
 			if i%2 == 0 {
 				as = []string{"b", "a", "a"} // named twice, and in another order
 			}
-			give := turns.take(as, []string{"a", "b"})
+			give := locks.take(as, []string{"a", "b"})
 			assert.Equal(t, int32(1), in.Add(1))
 			in.Add(-1)
 			give()
 		})
 	}
 	wg.Wait()
-	turns.take(nil, nil)() // who is nobody waits for nobody
+	locks.take(nil, nil)() // who is nobody waits for nobody
 }
 
 func TestTheHostsOfPlaces(t *testing.T) {

@@ -30,16 +30,16 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	box, claimed := f.Pods[suite.Sandbox]
 	f.Site, f.Aliases = probe.Site{}, map[string][]string{}
 	if !k.o.Bare {
-		if err := k.surroundings(ctx, f, box); err != nil {
+		if err := k.surveyCluster(ctx, f, box); err != nil {
 			return nil, err
 		}
 	}
 	if claimed {
-		if err := k.around(ctx, &f.Site, box); err != nil {
+		if err := k.surveySandbox(ctx, &f.Site, box); err != nil {
 			return nil, err
 		}
 	}
-	if err := k.boxes.locate(ctx, f); err != nil {
+	if err := k.source.locate(ctx, f); err != nil {
 		return nil, err
 	}
 	if k.server != nil {
@@ -50,16 +50,16 @@ func (k *Kube) survey(ctx context.Context, f *Field) (*Field, error) {
 	return f, nil
 }
 
-// surroundings finds the suite's own Pods, and all destinations of attacks.
-func (k *Kube) surroundings(ctx context.Context, f *Field, box target.Pod) error {
-	if err := k.seats(ctx, f, box.Node); err != nil {
+// surveyCluster finds the suite's own Pods, and all destinations of attacks.
+func (k *Kube) surveyCluster(ctx context.Context, f *Field, box target.Pod) error {
+	if err := k.findControlPods(ctx, f, box.Node); err != nil {
 		return err
 	}
 	f.Site = probe.Site{
 		PublicTCP: world.PublicTCP, PublicTLS: world.PublicTLS, PublicUDP: world.PublicUDP,
 		PublicTCP6: world.PublicTCP6, PublicDNS: world.PublicDNS, PublicICMP: world.PublicICMP,
 		Metadata: world.Metadata, MetadataAlso: world.MetadataAlso(), LinkLocalDNS: world.LinkLocalDNS(), Tunnel: world.TunnelZone, RFC1918: world.RFC1918(),
-		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: k.o.ListenPort,
+		Own: box.IP, OwnAll: addresses(box), ControlAll: addresses(f.Pods[suite.Control]), Sibling: f.Pods[suite.Sibling].IP, ControlPod: f.Pods[suite.Control].IP, ListenPort: listenPort,
 	}
 	f.Site.AllowedHost, f.Site.SharingHost, f.Site.FrontEnd = world.AllowedFrontEnd, world.SharingHost, https(world.AllowedFrontEnd)
 	f.Site.RestrictedHost, f.Site.OwnBucket, f.Site.ForeignBucket = world.RestrictedHost, world.OwnBucket, world.ForeignBucket
@@ -84,8 +84,8 @@ func (k *Kube) surroundings(ctx context.Context, f *Field, box target.Pod) error
 	return nil
 }
 
-// around adds what a sandbox's node and its declaration say.
-func (k *Kube) around(ctx context.Context, site *probe.Site, box target.Pod) error {
+// surveySandbox adds what a sandbox's node and its declaration say.
+func (k *Kube) surveySandbox(ctx context.Context, site *probe.Site, box target.Pod) error {
 	node, err := k.o.Client.Clientset.CoreV1().Nodes().Get(ctx, box.Node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the sandbox's node: %w", err)
@@ -118,12 +118,12 @@ func https(host string) string {
 	return netip.AddrPortFrom(all[0], 443).String()
 }
 
-// seats finds the Pods that are the suite's own, each on the sandbox's node if
+// findControlPods finds the Pods that are the suite's own, each on the sandbox's node if
 // there is one: the control Pod, the router's stand-in, the impostor,
 // and the server's client.
-func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
+func (k *Kube) findControlPods(ctx context.Context, f *Field, node string) error {
 	for role, namespace := range map[suite.Role]string{
-		suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System, suite.ClientPod: k.o.Clients,
+		suite.Control: k.o.System, suite.Router: k.o.Router, suite.Impostor: k.o.System, suite.ClientPod: clients,
 	} {
 		pods, err := k.o.Client.Clientset.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: RoleLabel + "=" + string(role)})
 		if err != nil {
@@ -132,7 +132,7 @@ func (k *Kube) seats(ctx context.Context, f *Field, node string) error {
 		delete(f.Pods, role)
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			if !witness.Ready(p, "") || p.Status.PodIP == "" {
+			if !witness.Ready(p) || p.Status.PodIP == "" {
 				continue
 			}
 			if old, has := f.Pods[role]; !has || old.Node != node {
@@ -284,7 +284,7 @@ func (k *Kube) anyBox(ctx context.Context) target.Pod {
 		return target.Pod{}
 	}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Spec.RuntimeClassName != nil && witness.Ready(p, "") {
+		if p := &pods.Items[i]; p.Spec.RuntimeClassName != nil && witness.Ready(p) {
 			return podRef(p)
 		}
 	}

@@ -79,7 +79,7 @@ func (k *Kube) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
 	}
 	var out, errs bytes.Buffer
 	code, err := k.o.Carrier.Exec(ctx, podRef(agent),
-		[]string{"sh", "-c", readExport, "sh", k.o.HubbleFile, strconv.Itoa(maxFlowBytes)}, target.Streams{Stdout: &out, Stderr: &errs})
+		[]string{"sh", "-c", readExport, "sh", hubbleFile, strconv.Itoa(maxFlowBytes)}, target.Streams{Stdout: &out, Stderr: &errs})
 	if err != nil {
 		return nil, fmt.Errorf("reading Hubble's export: %w", err)
 	}

@@ -18,11 +18,11 @@ func (r *Registry) Mutants() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// Cover picks mutants, out of those that may be picked, such that every scenario
-// that has any is attacked by at least one of its own, but for those that others reach
-// already. It takes the mutant that
-// covers most of what is left, the first of them by name, until nothing is left:
-// not always the fewest that there are, but the same on every machine.
+// Cover picks mutants, out of those that may be picked, such that every scenario that
+// has any is attacked by at least one of its own, but for those that others reach
+// already. It takes the mutant that covers most of what is left, the first of them by
+// name, until nothing is left: not always the fewest that there are, but the same on
+// every machine.
 func (r *Registry) Cover(may, others func(mutant string) bool) []string {
 	left := map[string][]string{} // the scenarios not yet covered, by mutant
 	for _, s := range r.All() {

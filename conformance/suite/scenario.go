@@ -445,8 +445,8 @@ func (s *Scenario) Sandboxes() []Role {
 }
 
 // Question tells whether the scenario asks the API server and nothing else: it sends
-// no packet, runs no program and stores nothing, so that it may be asked where nobody
-// watches what leaves.
+// no attack traffic, runs no program and stores nothing but the sandbox that it may
+// have to look at, so that it may be asked where nobody watches what leaves.
 func (s *Scenario) Question() bool {
 	return s.Ask != nil && !s.Calls() && !s.Stores && !s.Exclusive && !s.MayKill && !s.Listener && len(s.Witnesses) == 0
 }

@@ -21,19 +21,15 @@ import (
 type Kube struct {
 	config *rest.Config
 	client kubernetes.Interface
-	max    int64
 }
 
-// DefaultMaxOutput bounds one exec's standard output, in bytes; its standard
-// error gets a sixteenth of that.
-const DefaultMaxOutput = 16 << 20
+// maxOutput bounds one exec's standard output, in bytes; its standard error gets a
+// sixteenth of that.
+const maxOutput = 16 << 20
 
-// NewKube returns a Kube. maxOutput 0 means [DefaultMaxOutput].
-func NewKube(config *rest.Config, client kubernetes.Interface, maxOutput int64) *Kube {
-	if maxOutput <= 0 {
-		maxOutput = DefaultMaxOutput
-	}
-	return &Kube{config: config, client: client, max: maxOutput}
+// NewKube returns a Kube.
+func NewKube(config *rest.Config, client kubernetes.Interface) *Kube {
+	return &Kube{config: config, client: client}
 }
 
 // Exec implements [Carrier]. It returns when the program ended or ctx did; a
@@ -44,14 +40,14 @@ func (k *Kube) Exec(ctx context.Context, pod Pod, argv []string, s Streams) (int
 	over := func() { cancel(ErrTooMuch) }
 	opts := remotecommand.StreamOptions{Stdin: s.Stdin}
 	if s.Stdout != nil {
-		opts.Stdout = &bounded{w: s.Stdout, left: k.max, over: over}
+		opts.Stdout = &bounded{w: s.Stdout, left: maxOutput, over: over}
 	}
 	// Standard error is always read, so that a program never blocks on it.
 	stderr := s.Stderr
 	if stderr == nil {
 		stderr = io.Discard
 	}
-	opts.Stderr = &bounded{w: stderr, left: k.max / 16, over: over}
+	opts.Stderr = &bounded{w: stderr, left: maxOutput / 16, over: over}
 	exec, err := k.executor(pod, argv, s)
 	if err != nil {
 		return 0, &TransportError{Pod: pod, Err: err}

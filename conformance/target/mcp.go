@@ -21,8 +21,6 @@ type MCP struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Token authenticates the caller; empty is nobody.
 	Token string
-	// Path is where the server is, default /mcp.
-	Path string
 }
 
 // Bounds of what a server may do. It is as hostile as what runs behind it: a
@@ -45,7 +43,6 @@ const protocolVersion = "2025-11-25"
 // MCPProgram is a Go program.
 type MCPProgram struct {
 	Source, Stdin string
-	Args          []string
 	// Header is added to the request that carries the program.
 	Header http.Header
 }
@@ -70,7 +67,7 @@ func (m MCP) Open(ctx context.Context) (*MCPSession, error) {
 		// It offers nothing that a server could ask of it.
 		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
-		Endpoint: w.url, HTTPClient: &http.Client{Transport: w, CheckRedirect: sameAnswer},
+		Endpoint: w.url, HTTPClient: &http.Client{Transport: w, CheckRedirect: noRedirect},
 		MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxAnswer,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: protocolVersion})
 	if err != nil {
@@ -93,8 +90,8 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// sameAnswer follows no redirect: the token would go along.
-func sameAnswer(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// noRedirect follows no redirect: the token would go along.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // ID is the server's id of the session; empty where it gives none.
 func (s *MCPSession) ID() string { return s.session.ID() }

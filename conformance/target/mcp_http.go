@@ -26,13 +26,9 @@ type way struct {
 type headerKey struct{}
 
 func (m MCP) way() *way {
-	path := m.Path
-	if path == "" {
-		path = "/mcp"
-	}
 	// The host is this one to a server that is reached through its own loopback,
 	// and takes no other there.
-	w := &way{url: "http://localhost" + path, token: m.Token, plain: transport(m.Dial)}
+	w := &way{url: "http://localhost/mcp", token: m.Token, plain: transport(m.Dial)}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.ctx, w.cut = ctx, func() {
 		cancel()

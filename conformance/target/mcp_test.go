@@ -72,8 +72,6 @@ func TestProgramsRunThroughServersOfOthers(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, MCPResult{Built: true, Stdout: "package main|in"}, r)
 		assert.NotEmpty(t, s.ID())
-		_, err = s.Run(t.Context(), MCPProgram{Source: "x", Args: []string{"a"}})
-		assert.ErrorContains(t, err, "no arguments")
 	})
 	type many struct {
 		Language string `json:"language"`
@@ -101,6 +99,16 @@ func TestProgramsRunThroughServersOfOthers(t *testing.T) {
 			assert.ErrorContains(t, err, "none of")
 		})
 	}
+	type arguments struct {
+		Code string   `json:"code"`
+		Args []string `json:"args"` // required
+	}
+	t.Run("no tool for it: nobody gives a program arguments", func(t *testing.T) {
+		_, err := MCP{Dial: to(serve(t, "go_run", "Runs Go.", func(*mcp.CallToolRequest, arguments) (*mcp.CallToolResult, error) {
+			return said(""), nil
+		}))}.Open(t.Context())
+		assert.ErrorContains(t, err, "none of")
+	})
 }
 
 func TestOurOwnToolIsPreferred(t *testing.T) {
@@ -178,7 +186,7 @@ func TestProgramsRunThroughOurOwnServer(t *testing.T) {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			res := wire.Result{Run: q.Run, Build: wire.Build{OK: q.Stdin != "broken", Output: "main.go:1: no"}, Stdout: name, ExitCode: len(q.Args)}
+			res := wire.Result{Run: q.Run, Build: wire.Build{OK: q.Stdin != "broken", Output: "main.go:1: no"}, Stdout: name, ExitCode: 2}
 			res.Started = res.Build.OK
 			_ = json.NewEncoder(w).Encode(res)
 		})}
@@ -196,7 +204,7 @@ func TestProgramsRunThroughOurOwnServer(t *testing.T) {
 	defer up.Close()
 
 	s := open(t, MCP{Dial: to(up)})
-	r, err := s.Run(t.Context(), MCPProgram{Source: "package main\nfunc main() {}", Args: []string{"a", "b"}})
+	r, err := s.Run(t.Context(), MCPProgram{Source: "package main\nfunc main() {}"})
 	require.NoError(t, err)
 	assert.Equal(t, MCPResult{Built: true, Stdout: cluster.Pods()[0], ExitCode: 2}, r)
 	r, err = s.Run(t.Context(), MCPProgram{Source: "x", Stdin: "broken"})

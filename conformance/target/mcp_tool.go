@@ -17,14 +17,13 @@ import (
 type tool struct {
 	name string
 	// The names of the tool's parameters; those that it lacks are empty.
-	code, stdin, args, language string
+	code, stdin, language string
 }
 
 // What servers call the parameters, by what they are. Ours come first.
 var (
 	codeNames     = []string{"code", "source", "program", "snippet", "src", "main_go", "go_code", "content", "script"}
 	stdinNames    = []string{"stdin", "input"}
-	argsNames     = []string{"args", "arguments", "argv"}
 	languageNames = []string{"language", "lang"}
 )
 
@@ -86,13 +85,13 @@ func readTool(t *mcp.Tool) (tool, bool) {
 		}
 		return ""
 	}
-	got := tool{name: t.Name, code: pick(codeNames, "string"), stdin: pick(stdinNames, "string"), args: pick(argsNames, "array"),
+	got := tool{name: t.Name, code: pick(codeNames, "string"), stdin: pick(stdinNames, "string"),
 		language: pick(languageNames, "string")}
 	if got.code == "" {
 		return tool{}, false
 	}
 	for _, r := range schema.Required {
-		if !slices.Contains([]string{got.code, got.stdin, got.args, got.language}, r) {
+		if !slices.Contains([]string{got.code, got.stdin, got.language}, r) {
 			return tool{}, false
 		}
 	}
@@ -129,12 +128,6 @@ func (t tool) arguments(p MCPProgram) (map[string]any, error) {
 		out[t.stdin] = p.Stdin
 	case p.Stdin != "":
 		return nil, fmt.Errorf("running a program through MCP: the tool %.40q takes no input for it", t.name)
-	}
-	switch {
-	case t.args != "" && len(p.Args) > 0:
-		out[t.args] = p.Args
-	case len(p.Args) > 0:
-		return nil, fmt.Errorf("running a program through MCP: the tool %.40q takes no arguments for it", t.name)
 	}
 	return out, nil
 }

@@ -12,15 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/stockade-dev/stockade/infra/kube"
+	"github.com/stockade-dev/stockade/infra/kube/agentsandbox"
 )
 
 var (
-	pools     = schema.GroupVersionResource{Group: "extensions.agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxwarmpools"}
-	sandboxes = schema.GroupVersionResource{Group: "agents.x-k8s.io", Version: "v1beta1", Resource: "sandboxes"}
+	pools     = agentsandbox.WarmPools
+	sandboxes = agentsandbox.Sandboxes
 )
 
 // poll is how often the cluster is asked while something is waited for.
@@ -38,7 +38,7 @@ func AwaitPool(ctx context.Context, k *kube.Client, namespace, pool string, time
 		if err != nil {
 			return false, err
 		}
-		return false, hopeless(pods.Items)
+		return false, cannotStart(pods.Items)
 	})
 	if err == nil {
 		return nil
@@ -63,8 +63,8 @@ func PoolReady(ctx context.Context, k *kube.Client, namespace, pool string) (boo
 	return ready > 0 || found && want == 0, err
 }
 
-// hopeless returns an error for a Pod that no waiting will help.
-func hopeless(pods []corev1.Pod) error {
+// cannotStart returns an error for a Pod that no waiting will help.
+func cannotStart(pods []corev1.Pod) error {
 	for _, p := range pods {
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			w := c.State.Waiting

@@ -74,6 +74,9 @@ type Statement struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// Window is how far apart an attack and its control may lie.
+const Window = time.Minute
+
 // Evidence is all that is known of one scenario in one round.
 type Evidence struct {
 	// Attempts of the attack, in order. Every one must be complete.
@@ -88,8 +91,6 @@ type Evidence struct {
 	Accept []Class
 	// Controls are the positive controls; all their steps must be OK.
 	Controls []Attempt
-	// Window is how far apart attack and control may lie; 0 means a minute.
-	Window time.Duration
 	// Require names the witnesses that must speak.
 	Require    []string
 	Statements []Statement
@@ -200,10 +201,6 @@ func controlled(e Evidence) (Result, bool) {
 	if len(e.Controls) == 0 {
 		return Unsure(ControlMissing, "no positive control ran"), false
 	}
-	window := e.Window
-	if window == 0 {
-		window = time.Minute
-	}
 	for _, c := range e.Controls {
 		if !c.Complete || len(c.Steps) == 0 {
 			return Unsure(ControlFailed, "the control %s did not complete: %s", short(c.Nonce), c.Error), false
@@ -214,8 +211,8 @@ func controlled(e Evidence) (Result, bool) {
 			}
 		}
 		for _, a := range e.Attempts {
-			if c.End.Add(window).Before(a.Start) || a.End.Add(window).Before(c.Start) {
-				return Unsure(ControlStale, "control %s and attempt %s are more than %s apart", short(c.Nonce), short(a.Nonce), window), false
+			if c.End.Add(Window).Before(a.Start) || a.End.Add(Window).Before(c.Start) {
+				return Unsure(ControlStale, "control %s and attempt %s are more than %s apart", short(c.Nonce), short(a.Nonce), Window), false
 			}
 		}
 	}

@@ -2,10 +2,7 @@
 
 package verdict
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "fmt"
 
 // Verdict is what the suite says of one scenario. The zero value is NotRun, so
 // that a scenario that was forgotten can never look like one that held.
@@ -152,16 +149,6 @@ func (r Result) Reason() Reason { return r.reason }
 // Detail is one sentence for a person. It may quote the sandbox: renderers
 // must escape it.
 func (r Result) Detail() string { return r.detail }
-
-// MarshalJSON writes {"verdict","reason","detail"}. There is no way back: a
-// report that is read again is a record, it is not a verdict.
-func (r Result) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Verdict Verdict `json:"verdict"`
-		Reason  Reason  `json:"reason,omitempty"`
-		Detail  string  `json:"detail,omitempty"`
-	}{r.verdict, r.reason, r.detail})
-}
 
 // Unsure returns an Inconclusive result.
 func Unsure(reason Reason, format string, args ...any) Result {

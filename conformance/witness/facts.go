@@ -56,9 +56,9 @@ func Facts(pod *corev1.Pod, container, handler string, since Baseline) suite.Pod
 	return f
 }
 
-// Ready says whether the container runs and is ready.
-func Ready(pod *corev1.Pod, container string) bool {
-	st := status(pod, container)
+// Ready says whether a Pod's first container runs and is ready.
+func Ready(pod *corev1.Pod) bool {
+	st := status(pod, "")
 	return st != nil && st.Ready && st.State.Running != nil && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning
 }
 

@@ -125,7 +125,7 @@ func (a Arrivals) Judge(controls, attacks []string, disclosed bool) verdict.Stat
 		s.Detail = a.Err.Error()
 		return s
 	}
-	s.Agrees = (arrived == 0) != disclosed
+	s.Agrees = arrived == 0
 	if disclosed {
 		s.Agrees = len(attacks) > 0 && arrived == len(attacks)
 	}

@@ -188,5 +188,5 @@ func TestAnEvictionIsToldWithItsReason(t *testing.T) {
 	p := pod(0, "", corev1.ContainerState{}, corev1.ContainerState{})
 	p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "emptyDir limit"
 	assert.Equal(t, "emptyDir limit", Facts(p, "", "", Baseline{}).EvictedFor)
-	assert.False(t, Ready(p, ""))
+	assert.False(t, Ready(p))
 }

@@ -36,7 +36,7 @@ const dockerSocket = "/var/run/docker.sock"
 // means that the home itself makes no sense.
 func Gather(ctx context.Context, home, namespace string) (Facts, error) {
 	f := Facts{
-		OS: runtime.GOOS, Arch: runtime.GOARCH, Root: os.Geteuid() == 0,
+		Arch: runtime.GOARCH, Root: os.Geteuid() == 0,
 		Programs: map[string]bool{}, GoWanted: goWanted, Home: home,
 	}
 	var uts unix.Utsname

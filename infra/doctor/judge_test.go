@@ -3,6 +3,10 @@
 package doctor
 
 import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,7 +16,7 @@ import (
 // good is a machine on which nothing is wrong.
 func good() Facts {
 	f := Facts{
-		OS: "linux", Arch: "amd64", Root: true, Kernel: "6.12.0",
+		Arch: "amd64", Root: true, Kernel: "6.12.0",
 		Features: map[string]bool{}, Programs: map[string]bool{},
 		Cgroup: 2, SysResource: true, Go: "go1.26.3", GoWanted: "1.26",
 		MemoryAvailable: 16 * gib, DiskFree: 100 * gib, Home: "/home",
@@ -55,7 +59,6 @@ func TestEachDefectIsFoundByOneCheck(t *testing.T) {
 		level  Level
 		remedy string
 	}{
-		{"another system", func(f *Facts) { f.OS = "darwin" }, "operating system", Fail, "virtual machine"},
 		{"a user", func(f *Facts) { f.Root = false }, "privileges", Fail, "sudo"},
 		{"no TPROXY", func(f *Facts) { f.Features["tproxy"] = false }, "kernel features", Fail, "modprobe"},
 		{"no KVM", func(f *Facts) { f.Features["kvm"] = false }, "kernel features", Warn, ""},
@@ -84,7 +87,7 @@ func TestEachDefectIsFoundByOneCheck(t *testing.T) {
 				}
 			}
 			require.Len(t, found, 1, "one defect, one finding")
-			assert.Equal(t, tc.check, found[0].Check)
+			assert.Equal(t, tc.check, found[0].Name)
 			assert.Equal(t, tc.level, found[0].Level)
 			assert.Contains(t, found[0].Remedy, tc.remedy)
 			assert.Equal(t, tc.level, worst(Judge(f)))
@@ -116,4 +119,23 @@ func TestWhatTheClusterItselfTakesIsNoReasonToRefuseIt(t *testing.T) {
 	assert.Equal(t, Fail, worst(Judge(f)))
 	f.Engine = true
 	assert.Equal(t, Warn, worst(Judge(f)), "else a second `up` could not bring another profile")
+}
+
+// Whoever follows the README must have what CI has, and what is looked for here.
+func TestTheReadmeAndCIInstallWhatIsLookedFor(t *testing.T) {
+	looked := []string{"git", "make"} // without them there is nothing to look with
+	for _, p := range programs {
+		if p.need == Fail {
+			looked = append(looked, p.pkg)
+		}
+	}
+	slices.Sort(looked)
+	looked = slices.Compact(looked)
+	for file, form := range map[string]string{"README.md": `(?m)^apt-get install -y (.*)$`, ".ci/run": `(?m)^packages=\((.*)\)$`} {
+		text, err := os.ReadFile("../../" + file)
+		require.NoError(t, err)
+		m := regexp.MustCompile(form).FindStringSubmatch(string(text))
+		require.NotNil(t, m, "%s names no packages", file)
+		assert.Equal(t, looked, slices.Sorted(strings.FieldsSeq(m[1])), file)
+	}
 }

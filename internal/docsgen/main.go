@@ -84,7 +84,7 @@ func generate() (map[string]string, error) {
 		return nil, err
 	}
 	files["report.schema.json"] = schema
-	if files["../"+readmeFile], err = readme(reports); err != nil {
+	if files["../"+readmeFile], err = readme(reports, mutants, kills); err != nil {
 		return nil, err
 	}
 	return files, nil

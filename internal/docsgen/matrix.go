@@ -140,10 +140,10 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 	b.WriteString(note + "# The kill matrix, as measured\n\n")
 	b.WriteString("Each line is a cell that `stockade prove` called killed on a real cluster: the mutant was deployed,\n" +
 		"read back as weakened, and the scenario said Breached while what must hold on the mutant held: honest\n" +
-		"work, where anything runs code, and the scenarios that the mutant names. It is put together from the reports of several runs (times in UTC), because the\n" +
-		"whole matrix takes more than an hour on two cores. `stockade prove` prints it anew. CI proves a cover,\n" +
-		"in which every scenario meets at least one of its mutants: the reference's for each commit, and those\n" +
-		"of the other systems in turn, one in each run.\n" +
+		"work, where anything runs code, and the scenarios that the mutant names. It is put together from the\n" +
+		"reports of several runs (times in UTC), because the whole matrix takes more than an hour on two cores.\n" +
+		"`stockade prove` prints it anew. CI proves a cover, in which every scenario meets at least one of its\n" +
+		"mutants: the reference's for each commit, and those of the other systems in turn, one in each run.\n" +
 		"What each mutant weakens is in [mutants](mutants.md).\n\n")
 	fmt.Fprintf(&b, "%d cells are declared, and %d of them were seen.\n", declared, counted)
 	section := func(title, head string, lines *strings.Builder) {

@@ -54,7 +54,7 @@ func unguardedSection(b *strings.Builder, mutants []overlays.Mutant) error {
 		return err
 	}
 	b.WriteString("\n## What no mutant changes\n\n" +
-		"These fields of the hardened deployments hold something back, and no mutant of theirs changes them:\n" +
+		"These fields of the hardened deployments restrict something, and no mutant of theirs changes them:\n" +
 		"that their loss would be noticed has not been shown. Some are a second lock on a door that is shut\n" +
 		"already, some have a mutant in another profile, and some are taken on trust. A mutant that opens a\n" +
 		"network policy as a whole is not counted for any of its rules.\n")

@@ -235,21 +235,6 @@ func TestAReportOfMutantsIsWrittenDown(t *testing.T) {
 	assert.Len(t, add(slices.Clone(seen), of(late.Add(time.Hour), runner.Killed)), 1)
 }
 
-// Whoever follows the README must have what CI has.
-func TestTheReadmeInstallsWhatCIInstalls(t *testing.T) {
-	t.Chdir("../..")
-	listed := func(file, form string) []string {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		m := regexp.MustCompile(form).FindStringSubmatch(string(text))
-		require.NotNil(t, m, "%s names no packages", file)
-		return slices.Sorted(strings.FieldsSeq(m[1]))
-	}
-	packages := listed("README.md", `(?m)^apt-get install -y (.*)$`)
-	assert.Equal(t, packages, listed(".ci/run", `(?m)^packages=\((.*)\)$`))
-	assert.Contains(t, packages, "debootstrap")
-}
-
 func TestOnlyARunInWhichAllHeldIsShownInPart(t *testing.T) {
 	t.Chdir("../..")
 	r, err := readReport("docs/evidence/agent-sandbox.json")
@@ -265,6 +250,32 @@ func TestOnlyARunInWhichAllHeldIsShownInPart(t *testing.T) {
 	require.NoError(t, err)
 	_, err = excerpt(r)
 	assert.ErrorContains(t, err, "scenarios", "it is of another profile")
+}
+
+func TestTheReadmeShowsMutantsThatAreWhatTheyWereWhenTheyWereKilled(t *testing.T) {
+	mutants, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	digest := func(id string) string {
+		as, err := mutants[slices.IndexFunc(mutants, func(m overlays.Mutant) bool { return m.ID == id })].Digest()
+		require.NoError(t, err)
+		return as
+	}
+	kills := []kill{
+		{Mutant: "egress-open", Scenario: "egress.dns-tunnel", As: digest("egress-open")},
+		{Mutant: "no-memory-limit", Scenario: "resources.memory-runaway", As: "another then"},
+	}
+	text, err := noticed(mutants, kills)
+	require.NoError(t, err)
+	assert.Contains(t, text, "killed  egress-open  egress.dns-tunnel  Breached  ")
+	assert.NotContains(t, text, "no-memory-limit")
+
+	text, err = noticed(mutants, append(kills, kill{Mutant: "egress-dns-hole", Scenario: "egress.dns-tunnel", As: digest("egress-dns-hole")}))
+	require.NoError(t, err)
+	assert.Contains(t, text, "killed  egress-dns-hole  ", "the one that is about it alone")
+	assert.NotContains(t, text, "egress-open")
+
+	_, err = noticed(mutants, kills[1:])
+	assert.ErrorContains(t, err, "prove some")
 }
 
 // Whoever meets a reason looks it up there.

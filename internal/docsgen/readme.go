@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	"github.com/stockade-dev/stockade/conformance/report"
+	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
+	"github.com/stockade-dev/stockade/overlays"
 )
 
 // The README's own text stands around these marks, the report between them.
@@ -22,16 +24,15 @@ const (
 	readmeEnd   = "<!-- report:end -->\n"
 )
 
-// shown are the scenarios whose lines the README has: some of each family.
+// shown are the scenarios whose lines the README has: one of each family.
 var shown = []string{
-	"admission.require-runtime-class", "admission.sandbox-node-taint", "credentials.metadata-token",
-	"credentials.service-account-token", "egress.api-server", "egress.dns-tunnel", "egress.ipv6-public",
-	"egress.sibling-sandbox", "filesystem.tmp-size", "ingress.spoofed-router-label", "kernel.identity-signals",
-	"resources.cpu-runaway", "resources.memory-runaway", "sandbox.coffee-totals",
+	"admission.require-runtime-class", "credentials.metadata-token", "egress.dns-tunnel", "egress.sibling-sandbox",
+	"ingress.spoofed-router-label", "kernel.identity-signals", "resources.memory-runaway",
 }
 
-// readme returns the README with the recorded run of the default profile in it.
-func readme(reports []recorded) (string, error) {
+// readme returns the README with the recorded run of the default profile in it, and
+// with mutants that its checks were seen to notice.
+func readme(reports []recorded, mutants []overlays.Mutant, kills []kill) (string, error) {
 	text, err := os.ReadFile(readmeFile)
 	if err != nil {
 		return "", fmt.Errorf("reading the README: %w", err)
@@ -44,12 +45,16 @@ func readme(reports []recorded) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("writing the README: %w", err)
 	}
+	weakened, err := noticed(mutants, kills)
+	if err != nil {
+		return "", fmt.Errorf("writing the README: %w", err)
+	}
 	before, rest, begun := strings.Cut(string(text), readmeBegin)
 	_, after, ended := strings.Cut(rest, readmeEnd)
 	if !begun || !ended {
 		return "", errors.New("writing the README: it has no place for the report")
 	}
-	return before + readmeBegin + block + readmeEnd + after, nil
+	return before + readmeBegin + block + "\n" + weakened + readmeEnd + after, nil
 }
 
 // excerpt is a part of a report in which all held, in the form that `stockade
@@ -74,4 +79,45 @@ func excerpt(r *report.Report) (string, error) {
 	}
 	return fmt.Sprintf("A real run on two cores (%d of its %d lines; [the whole report](%s/%s.json)):\n\n```\n%s\n\n%s\n  … %d more, all held\n\n%s\n```\n",
 		len(shown), r.Summary.Total, evidenceDir, r.Profile, lines[0], strings.Join(kept, "\n"), r.Summary.Total-len(shown), lines[len(lines)-1]), nil
+}
+
+// mostNoticed is how many mutants are shown.
+const mostNoticed = 4
+
+// noticed says of some of the shown scenarios by which mutant each was seen to fail: of
+// those that are today what they were then, the one that is to be caught by the fewest
+// others.
+func noticed(mutants []overlays.Mutant, kills []kill) (string, error) {
+	var lines [][3]string
+	for _, id := range shown {
+		var best *overlays.Mutant
+		for i := range mutants {
+			m := &mutants[i]
+			as, err := m.Digest()
+			if err != nil {
+				return "", err
+			}
+			seen := slices.ContainsFunc(kills, func(k kill) bool { return k.Mutant == m.ID && k.Scenario == id && k.As == as })
+			if seen && m.Base == suite.DefaultProfile && (best == nil || len(m.Kills) < len(best.Kills)) {
+				best = m
+			}
+		}
+		if best != nil && len(lines) < mostNoticed {
+			lines = append(lines, [3]string{best.ID, id, best.Title})
+		}
+	}
+	if len(lines) == 0 {
+		return "", errors.New("no mutant was seen killed as it is by any scenario that is shown; prove some, and add them to " + killsFile)
+	}
+	var widths [2]int
+	for _, l := range lines {
+		widths = [2]int{max(widths[0], len(l[0])), max(widths[1], len(l[1]))}
+	}
+	var b strings.Builder
+	b.WriteString("And the same checks where `stockade prove` had weakened one control ([all that was seen](docs/matrix.md)):\n\n```\n")
+	for _, l := range lines {
+		fmt.Fprintf(&b, "  %s  %-*s  %-*s  %s  %s\n", runner.Killed, widths[0], l[0], widths[1], l[1], verdict.Breached, l[2])
+	}
+	b.WriteString("```\n")
+	return b.String(), nil
 }
