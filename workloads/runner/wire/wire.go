@@ -43,7 +43,32 @@ const (
 	// whether it can.
 	RunPath    = "/v1/run"
 	HealthPath = "/healthz"
+	// TurnParam is the parameter of RunPath with the [Turn] of the request.
+	TurnParam = "turn"
 )
+
+// Turn is what a GET of [RunPath] answers: the word with which the next request
+// has to come. There is another one after every run, so that a program cannot
+// send a request that is taken when the program itself has ended.
+type Turn struct {
+	Turn string `json:"turn"`
+}
+
+// ReadTurn decodes a [Turn]. Errors mean that no runner of ours wrote it.
+func ReadTurn(r io.Reader) (string, error) {
+	var t Turn
+	if err := decode(r, maxTurn, &t); err != nil {
+		return "", fmt.Errorf("reading the turn: %w", err)
+	}
+	if !turn.MatchString(t.Turn) {
+		return "", errors.New("reading the turn: it is none")
+	}
+	return t.Turn, nil
+}
+
+const maxTurn = 1 << 10 // bytes
+
+var turn = regexp.MustCompile(`^[A-Z2-7]{1,64}$`)
 
 // File is one file of a program.
 type File struct {

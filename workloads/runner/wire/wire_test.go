@@ -116,6 +116,16 @@ func TestTextOfTheSandboxCannotDriveATerminal(t *testing.T) {
 	assert.Equal(t, "\ufffd", Clean("\xff\xfe"))
 }
 
+func TestATurnIsReadIfItIsOne(t *testing.T) {
+	got, err := ReadTurn(strings.NewReader(`{"turn":"ABC234"}`))
+	require.NoError(t, err)
+	assert.Equal(t, "ABC234", got)
+	for _, bad := range []string{``, `{}`, `{"turn":"a&b"}`, `{"turn":"A","x":1}`, `{"turn":"` + strings.Repeat("A", maxTurn) + `"}`} {
+		_, err := ReadTurn(strings.NewReader(bad))
+		assert.Error(t, err, bad)
+	}
+}
+
 func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte(`{"run":"r","files":[{"path":"main.go","content":"x"}]}`))
 	f.Add([]byte(`{"run":"r","files":[{"path":"../x","content":""}],"go":{"GOFLAGS":"x"}}`))
