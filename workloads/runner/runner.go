@@ -26,7 +26,8 @@ var (
 	// ErrBusy says that another program runs, or has run since the caller asked
 	// whether one does.
 	ErrBusy = errors.New("running a program: another one runs")
-	// ErrTainted says that something of an earlier program may still be there.
+	// ErrTainted says that something of an earlier program may still be there, or
+	// has left no room for another one.
 	ErrTainted = errors.New("running a program: this sandbox could not be cleaned after an earlier one")
 )
 
@@ -96,8 +97,8 @@ func (r *Runner) end() {
 }
 
 // Run builds and runs one program. What the program does wrong is in the
-// result; an error means that there is none: [ErrBusy], [ErrTainted], a file
-// that cannot be written, or a context that ended.
+// result; an error means that there is none: [ErrBusy], [ErrTainted], or a context
+// that ended.
 func (r *Runner) Run(ctx context.Context, q wire.Request) (wire.Result, error) {
 	turn, err := r.next()
 	if err == nil {
@@ -118,12 +119,17 @@ func (r *Runner) call(ctx context.Context, q wire.Request) (wire.Result, error) 
 	if err := wipe(r.o.App); err != nil {
 		return wire.Result{}, r.taint(err)
 	}
+	if err := wipeScratch(r.o); err != nil {
+		return wire.Result{}, r.taint(err)
+	}
+	// What cannot be written now will not be later: an earlier program has filled
+	// what persists.
 	if err := write(r.o.App, withModule(q.Files)); err != nil {
-		return wire.Result{}, err
+		return wire.Result{}, r.taint(err)
 	}
 	work, err := os.MkdirTemp(r.o.Scratch, "run-")
 	if err != nil {
-		return wire.Result{}, fmt.Errorf("running a program: %w", err)
+		return wire.Result{}, r.taint(err)
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // the scratch goes with the sandbox
 

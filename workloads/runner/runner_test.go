@@ -98,6 +98,32 @@ func TestOnlyWhatPersistsIsThereInTheNextCall(t *testing.T) {
 	assert.Equal(t, "persist/kept true\nlost false\n", res.Stdout)
 }
 
+func TestWhatAProgramLeftInTheScratchIsGoneInTheNextCall(t *testing.T) {
+	r := newRunner(t, nil)
+	write := program(`"os"`, `if err := os.WriteFile(os.TempDir()+"/filler", []byte("x"), 0o600); err != nil { panic(err) }`)
+	assert.Equal(t, 0, mustRun(t, r, write).ExitCode)
+	assert.FileExists(t, filepath.Join(r.o.Scratch, "filler"))
+	res := mustRun(t, r, program(`"fmt"; "os"`, `_, err := os.Stat(os.TempDir()+"/filler"); fmt.Print(err == nil)`))
+	assert.Equal(t, "false", res.Stdout)
+}
+
+// What stands in the way here is a folder of the session's own; a disk that is full
+// is the same to the runner.
+func TestASandboxInWhichNothingCanBeWrittenTakesNoMore(t *testing.T) {
+	r := newRunner(t, nil)
+	q := program("", "")
+	q.Files = append(q.Files, wire.File{Path: wire.Persist, Content: "x"}) // which no request has
+	_, err := r.Run(t.Context(), q)
+	require.ErrorIs(t, err, ErrTainted)
+	assert.Equal(t, http.StatusGone, serve(r, http.MethodGet, wire.RunPath, "").Code)
+
+	r = newRunner(t, nil)
+	require.NoError(t, os.RemoveAll(r.o.Scratch))
+	put(t, r.o.Scratch, "a file where the folder was")
+	_, err = r.Run(t.Context(), program("", ""))
+	require.ErrorIs(t, err, ErrTainted)
+}
+
 func TestLimitsAreEnforcedAndNamed(t *testing.T) {
 	r := newRunner(t, func(o *Options) { o.MaxOutput = 1000 })
 
