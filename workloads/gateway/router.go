@@ -5,7 +5,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -48,14 +47,12 @@ type Router struct {
 func (r Router) Run(ctx context.Context, b *sandboxes.Sandbox, q wire.Request) (wire.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false) // nobody shows it on a page, and it would be up to six times as large
-	if err := enc.Encode(q); err != nil {
+	body, err := q.Encode()
+	if err != nil {
 		return wire.Result{}, fmt.Errorf("running a program: %w", err)
 	}
 	for deadline := time.Now().Add(busyTimeout); ; {
-		res, err := r.call(ctx, b, q.Run, body.Bytes())
+		res, err := r.call(ctx, b, q.Run, body)
 		if !errors.Is(err, errBusy) || time.Now().After(deadline) {
 			return res, err
 		}

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,6 +144,21 @@ func ReadRequest(r io.Reader) (Request, error) {
 		return Request{}, err
 	}
 	return q, nil
+}
+
+// Encode returns a request as [ReadRequest] takes it. The error for one that is too
+// large is the sender's to read.
+func (q Request) Encode() ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // nobody shows it on a page, and it would be up to six times as large
+	if err := enc.Encode(q); err != nil {
+		return nil, fmt.Errorf("writing the request: %w", err)
+	}
+	if text.Len() > MaxRequest {
+		return nil, fmt.Errorf("writing the request: files, arguments and input have %d bytes as JSON; at most %d are taken", text.Len(), MaxRequest)
+	}
+	return text.Bytes(), nil
 }
 
 // decode reads exactly one JSON value of known fields.
