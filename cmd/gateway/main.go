@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -85,7 +84,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	text(&s.clientID, "google-client-id", "GOOGLE_CLIENT_ID", "", "OAuth client `id` of Google sign-in; empty is without")
 	text(&s.issuer, "google-issuer", "GOOGLE_ISSUER", auth.GoogleIssuer, "`URL` of who signs ID tokens")
 	text(&s.keysURL, "google-keys", "GOOGLE_KEYS_URL", auth.GoogleKeys, "`URL` of the signer's keys")
-	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`paths`, by comma, of the signer's keys, read at the start, instead of asking for them")
+	text(&s.keysFile, "google-keys-file", "GOOGLE_KEYS_FILE", "", "`paths`, by comma, of the signer's keys, instead of asking for them; read again when they change")
 	text(&s.emails, "allow-emails", "ALLOW_EMAILS", "", "`addresses` that may sign in, by comma")
 	text(&s.domains, "allow-domains", "ALLOW_DOMAINS", "", "Workspace `domains` whose members may sign in, by comma")
 	return s, program.Parse(fs, args)
@@ -181,7 +180,7 @@ func (s *settings) guard(log *slog.Logger) (func(http.Handler) http.Handler, err
 		all = append(all, static)
 	}
 	if s.clientID != "" {
-		keys, err := s.keys()
+		keys, err := s.keys(log)
 		if err != nil {
 			return nil, err
 		}
@@ -204,19 +203,11 @@ func (s *settings) guard(log *slog.Logger) (func(http.Handler) http.Handler, err
 	return auth.Middleware(auth.Any(all...), log), nil
 }
 
-func (s *settings) keys() (auth.KeySet, error) {
+func (s *settings) keys(log *slog.Logger) (auth.KeySet, error) {
 	if s.keysFile == "" {
 		return auth.NewRemoteKeys(s.keysURL), nil
 	}
-	var sets []io.Reader
-	for _, path := range list(s.keysFile) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("reading the keys: %w", err)
-		}
-		sets = append(sets, bytes.NewReader(text))
-	}
-	return auth.ParseKeys(sets...)
+	return auth.OpenKeys(list(s.keysFile), log)
 }
 
 func list(s string) []string {

@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	fs.SetOutput(stderr)
 	fs.StringVar(&listen, "listen", ":8888", "`address` to serve at")
 	fs.StringVar(&o.App, "app", "/app", "`folder` in which programs run; emptied before every call except persist/")
-	fs.StringVar(&o.Scratch, "scratch", "/tmp", "`folder` for caches and built programs")
+	fs.StringVar(&o.Scratch, "scratch", "/tmp", "`folder` for caches and built programs; emptied before every call except the caches")
 	fs.StringVar(&o.Go, "go", "go", "the go command's `path`")
 	fs.StringVar(&o.Cache, "cache", "", "`folder` with a build cache that is only read")
 	fs.StringVar(&env, "pass-env", "GCE_METADATA_HOST,GCE_METADATA_IP,GOOGLE_CLOUD_PROJECT",

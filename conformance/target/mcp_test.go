@@ -180,7 +180,7 @@ func TestWhatTheServerRefusesIsAResult(t *testing.T) {
 func TestProgramsRunThroughOurOwnServer(t *testing.T) {
 	cluster := fake.New(t)
 	cluster.Start = func(name string) fake.Box {
-		return fake.Box{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		return fake.Box{Handler: fake.Runner(func(w http.ResponseWriter, r *http.Request) {
 			q, err := wire.ReadRequest(r.Body)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)

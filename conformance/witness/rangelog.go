@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -31,13 +32,17 @@ type Arrivals struct {
 func ReadArrivals(ctx context.Context, r Range, m rangeclient.Mark, awaited []string) Arrivals {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	var last Arrivals
+	var read []rangeclient.Event
 	for {
 		// A read must still be possible when the waiting is over.
 		rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		events, err := r.Since(rctx, m, "")
 		cancel()
-		last = index(events, err)
+		if err != nil { // what was read before has arrived all the same
+			events = together(read, events)
+		}
+		read = events
+		last := index(events, err)
 		if err != nil || last.all(awaited) {
 			return last
 		}
@@ -47,6 +52,21 @@ func ReadArrivals(ctx context.Context, r Range, m rangeclient.Mark, awaited []st
 		case <-tick.C:
 		}
 	}
+}
+
+// together are the events of two readings of the log.
+func together(a, b []rangeclient.Event) []rangeclient.Event {
+	all := slices.Clone(a)
+	known := map[uint64]bool{}
+	for _, e := range a {
+		known[e.Seq] = true
+	}
+	for _, e := range b {
+		if !known[e.Seq] {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 func index(events []rangeclient.Event, err error) Arrivals {

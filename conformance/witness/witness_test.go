@@ -4,6 +4,7 @@ package witness
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,40 @@ func TestArrivalsAreAwaitedForTheControls(t *testing.T) {
 	a = ReadArrivals(ctx, r, rangeclient.Mark{}, []string{control})
 	assert.False(t, a.all([]string{control}), "a wait that is over still gets one reading")
 	assert.Equal(t, 1, r.reads)
+}
+
+// failingRange answers once, and then with a part and an error.
+type failingRange struct {
+	slowRange
+	first, then []rangeclient.Event
+}
+
+func (r *failingRange) Since(context.Context, rangeclient.Mark, string) ([]rangeclient.Event, error) {
+	if r.reads++; r.reads == 1 {
+		return r.first, nil
+	}
+	return r.then, errors.New("the range does not answer")
+}
+
+func TestWhatArrivedIsNotForgottenWhenTheLogCannotBeReadAgain(t *testing.T) {
+	at := func(seq uint64, service string, status int) rangeclient.Event {
+		return rangeclient.Event{Seq: seq, Service: service, Status: status, Nonces: []string{attack}}
+	}
+	for name, c := range map[string]struct {
+		first, then []rangeclient.Event
+		breach      bool
+	}{
+		"seen before the error":                 {[]rangeclient.Event{at(1, "udp", 0)}, nil, true},
+		"seen with the error":                   {nil, []rangeclient.Event{at(1, "udp", 0)}, true},
+		"never seen":                            {nil, nil, false},
+		"refused, which the second reading has": {[]rangeclient.Event{at(1, "stream", 0)}, []rangeclient.Event{at(1, "stream", 0), at(2, "http", 403)}, false},
+	} {
+		a := ReadArrivals(t.Context(), &failingRange{first: c.first, then: c.then}, rangeclient.Mark{}, []string{control})
+		s := a.Judge([]string{control}, []string{attack}, false)
+		assert.Equal(t, c.breach, s.Breach, name)
+		assert.False(t, s.Agrees, name)
+		assert.Error(t, a.Err, name)
+	}
 }
 
 func TestCgroupSamplesAreThoseAroundTheAttempt(t *testing.T) {

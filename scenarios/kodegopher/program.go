@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"syscall"
@@ -55,7 +56,13 @@ func runProgram() suite.Scenario {
 	}
 }
 
-// request and result are the part of the runner's protocol that is needed here.
+// turn, request and result are the part of the runner's protocol that is needed
+// here: what a request has to come with, the request, and its answer.
+type turn struct {
+	Turn  string `json:"turn"`
+	Error string `json:"error"` // beside another status than 200
+}
+
 type request struct {
 	Run           string `json:"run"`
 	Files         []file `json:"files"`
@@ -98,25 +105,46 @@ func askRunner(ctx context.Context, addr, nonce string) verdict.Step {
 	if err != nil {
 		return probe.Failed(runStep, verdict.Unknown, "%v", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/v1/run", bytes.NewReader(body))
-	if err != nil {
-		return probe.Failed(runStep, verdict.Unknown, "%v", err)
-	}
-	// Not the default transport: no proxy may be asked for the own loopback.
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	at := "http://" + addr + "/v1/run"
+	status, text, err := send(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return noAnswer(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResult))
+	var next turn
+	if err := json.Unmarshal(text, &next); err != nil {
+		return noResult(status, text)
+	}
+	if status != http.StatusOK {
+		return judgeResult(status, result{Error: next.Error})
+	}
+	status, text, err = send(ctx, http.MethodPost, at+"?"+url.Values{"turn": {next.Turn}}.Encode(), body)
 	if err != nil {
 		return noAnswer(err)
 	}
 	var r result
 	if err := json.Unmarshal(text, &r); err != nil {
-		return probe.Failed(runStep, verdict.Absent, "status %d, and no result: %.120q", answer.StatusCode, text)
+		return noResult(status, text)
 	}
-	return judgeResult(answer.StatusCode, r)
+	return judgeResult(status, r)
+}
+
+func send(ctx context.Context, method, to string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	// Not the default transport: no proxy may be asked for the own loopback.
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResult))
+	return answer.StatusCode, text, err
+}
+
+func noResult(status int, text []byte) verdict.Step {
+	return probe.Failed(runStep, verdict.Absent, "status %d, and no result: %.120q", status, text)
 }
 
 // noAnswer knows one error more than others do: a runner that is not there is no

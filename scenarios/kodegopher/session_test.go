@@ -300,7 +300,7 @@ func (s *stage) box(name string) *box {
 
 // inside serves a sandbox's port.
 func (s *stage) inside(name string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return fake.Runner(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/healthz" {
 			return
 		}

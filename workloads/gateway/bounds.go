@@ -94,16 +94,10 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 			return
 		}
 		user := g.userOf(mcpauth.TokenInfoFromContext(r.Context()))
-		size := r.ContentLength
-		if size < 0 || size > maxBody { // not said, or read up to there
-			size = maxBody
-		}
-		if !g.bodies.take(user, size) {
-			tryLater(w, "too many bytes of requests are under way")
-			return
-		}
+		// What has come counts, and not what is announced: that costs nobody anything.
+		body := &sparse{ReadCloser: r.Body, left: maxValues, take: func(n int64) bool { return g.bodies.take(user, n) }}
 		// Not when it has been read: what was made of it stays until the answer.
-		defer g.bodies.give(user, size)
+		defer func() { g.bodies.give(user, body.taken) }()
 		if r.Header.Get("Mcp-Session-Id") == "" {
 			if !g.seats.take(user, 1) {
 				tryLater(w, "too many sessions are open: end one, or wait until a silent one ends")
@@ -113,23 +107,39 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 			defer s.once.Do(s.give)
 			r = r.WithContext(context.WithValue(r.Context(), seatKey{}, s))
 		}
-		r.Body = &sparse{ReadCloser: r.Body, left: maxValues}
-		next.ServeHTTP(w, r)
+		r.Body = body
+		next.ServeHTTP(&answer{ResponseWriter: w, body: body}, r)
 	})
 }
 
-// sparse is a body of JSON without many values, all but their strings.
+// sparse is a body of JSON without many values, all but their strings, that its
+// user has room for.
 type sparse struct {
 	io.ReadCloser
 	left            int
 	quoted, escaped bool
+
+	take    func(int64) bool
+	taken   int64
+	refused bool // there was no room
 }
 
-var errDense = errors.New("reading a request: it has too many values")
+var (
+	errDense = errors.New("reading a request: it has too many values")
+	errRoom  = errors.New("reading a request: too many bytes of requests are under way")
+)
 
 // Read implements [io.Reader].
 func (s *sparse) Read(p []byte) (int, error) {
+	if s.refused {
+		return 0, errRoom
+	}
 	n, err := s.ReadCloser.Read(p)
+	if !s.take(int64(n)) {
+		s.refused = true
+		return 0, errRoom
+	}
+	s.taken += int64(n)
 	for _, c := range p[:n] {
 		switch {
 		case s.escaped:
@@ -147,6 +157,37 @@ func (s *sparse) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// answer asks to try again later where the body was not read for want of room. To
+// the library every body that cannot be read is a bad request.
+type answer struct {
+	http.ResponseWriter
+	body *sparse
+	said bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(code int) {
+	switch {
+	case !a.body.refused:
+		a.ResponseWriter.WriteHeader(code)
+	case !a.said:
+		a.said = true
+		tryLater(a.ResponseWriter, "too many bytes of requests are under way")
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(p []byte) (int, error) {
+	if a.body.refused {
+		a.WriteHeader(http.StatusTooManyRequests)
+		return len(p), nil
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap is for [http.ResponseController], which has to flush.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // seated keeps the seat of a session that hears something for as long as the
 // session lasts. The library closes one that was not initialized with the

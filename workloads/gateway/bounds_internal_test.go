@@ -4,7 +4,15 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/stockade-dev/stockade/workloads/gateway/auth"
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
@@ -27,6 +36,81 @@ func TestABudgetIsOfEachAndOfAll(t *testing.T) {
 	b.give("bob", 2)
 	assert.Empty(t, b.of, "who has nothing is forgotten")
 	assert.Zero(t, b.total)
+}
+
+func TestWhatHasComeOfABodyCounts(t *testing.T) {
+	g, err := New(t.Context(), Options{Pool: nothing{}, Runner: Router{}})
+	require.NoError(t, err)
+	var tokens strings.Builder
+	for _, user := range []string{"alice", "bob", "carol"} {
+		fmt.Fprintf(&tokens, "%s sha256:%x\n", user, sha256.Sum256([]byte(user)))
+	}
+	static, err := auth.ParseStatic(strings.NewReader(tokens.String()))
+	require.NoError(t, err)
+	const held = "Held"
+	reading, read, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	h := auth.Middleware(static, slog.New(slog.DiscardHandler))(g.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hold := r.Header.Get(held) != ""
+		if hold {
+			reading <- struct{}{}
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			http.Error(w, "what the library says", http.StatusBadRequest)
+			return
+		}
+		if hold {
+			read <- struct{}{}
+			<-end
+		}
+	})))
+	send := func(user string, body io.Reader, hold string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, MCPPath, body)
+		r.Header.Set("Authorization", "Bearer "+user)
+		r.Header.Set("Mcp-Session-Id", "x")
+		r.Header.Set(held, hold)
+		r.ContentLength = maxBody // whatever comes
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	spaces := func(n int) io.Reader { return strings.NewReader(strings.Repeat(" ", n)) }
+	code := func(user string) int { return send(user, spaces(1), "").Code }
+	var wg sync.WaitGroup
+	begin := func(user string, body io.Reader) {
+		wg.Go(func() { assert.Equal(t, http.StatusOK, send(user, body, "yes").Code) })
+		<-reading
+	}
+
+	// Nothing comes of these.
+	var silent []*io.PipeWriter
+	for _, user := range []string{"alice", "bob", "alice", "bob"} {
+		r, w := io.Pipe()
+		begin(user, r)
+		silent = append(silent, w)
+	}
+	for _, user := range []string{"alice", "bob", "carol"} {
+		assert.Equal(t, http.StatusOK, code(user), user)
+	}
+
+	begin("alice", spaces(userBytes))
+	<-read
+	refused := send("alice", spaces(1), "")
+	assert.Equal(t, http.StatusTooManyRequests, refused.Code)
+	assert.NotEmpty(t, refused.Header().Get("Retry-After"))
+	assert.NotContains(t, refused.Body.String(), "library")
+	assert.Equal(t, http.StatusOK, code("bob"))
+	begin("bob", spaces(userBytes))
+	<-read
+	assert.Equal(t, http.StatusTooManyRequests, code("carol"))
+	assert.EqualValues(t, allBytes, g.bodies.total, "what is refused takes nothing")
+	close(end)
+	for _, w := range silent {
+		require.NoError(t, w.Close())
+		<-read
+	}
+	wg.Wait()
+	assert.Equal(t, http.StatusOK, code("carol"))
+	assert.Zero(t, g.bodies.total)
 }
 
 // nothing is a pool without sandboxes.

@@ -3,8 +3,10 @@
 package gateway_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -77,44 +79,63 @@ func TestASilentSessionDoesNotCountForEver(t *testing.T) {
 
 func TestBodiesAreBoundedForAUserAndForAll(t *testing.T) {
 	s := newSystem(t, cannedRunner(0, nil))
-	url, _ := s.replica("a", "alice", "bob", "carol", "dave")
-	// Bodies of a length that nobody knows, and that do not end before all of them do.
+	url, _ := s.replica("a", "alice", "bob")
+	// A body that does not end.
 	end := make(chan struct{})
 	var wg sync.WaitGroup
-	begin := func(user string) {
-		wg.Go(func() {
-			// What an earlier request took is given back a moment after its answer.
-			for code := http.StatusTooManyRequests; code == http.StatusTooManyRequests; {
-				// Before it answers, the server reads as much of a body as it leaves unread.
-				r, w := io.Pipe()
-				wg.Go(func() {
-					_, _ = io.WriteString(w, strings.Repeat(" ", 512<<10)) // fails where nobody reads
-					<-end
-					_ = w.Close()
-				})
-				code = s.post(url, user, r).StatusCode
-			}
-		})
-	}
-	status := func(user string) int { return s.post(url, user, strings.NewReader(initialize)).StatusCode }
+	wg.Go(func() {
+		// It may be this one that finds no room.
+		for code := http.StatusTooManyRequests; code == http.StatusTooManyRequests; {
+			r, w := io.Pipe()
+			wg.Go(func() {
+				_, _ = io.WriteString(w, strings.Repeat(" ", 7<<20)) // fails where nobody reads
+				<-end
+				_ = w.Close()
+			})
+			code = s.post(url, "alice", r).StatusCode
+		}
+	})
+	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	status := func(user string) int { return s.post(url, user, strings.NewReader(ping)).StatusCode }
 	is := func(user string, want int) {
 		t.Helper()
 		require.Eventually(t, func() bool { return status(user) == want }, 10*time.Second, 5*time.Millisecond, user)
 	}
-	begin("alice")
-	is("bob", http.StatusOK)
-	largest := func(user string) int {
-		return s.post(url, user, strings.NewReader(strings.Repeat(" ", 2*wire.MaxRequest))).StatusCode
+	largest := func(user string) *http.Response {
+		return s.post(url, user, strings.NewReader(strings.Repeat(" ", 2*wire.MaxRequest)))
 	}
-	require.Eventually(t, func() bool { return largest("alice") == http.StatusTooManyRequests }, 10*time.Second, 5*time.Millisecond)
-	assert.NotEqual(t, http.StatusTooManyRequests, largest("bob"))
-	begin("bob")
-	begin("carol")
-	is("dave", http.StatusTooManyRequests)
+	require.Eventually(t, func() bool {
+		res := largest("alice")
+		return res.StatusCode == http.StatusTooManyRequests && res.Header.Get("Retry-After") != ""
+	}, 10*time.Second, 5*time.Millisecond)
+	assert.Equal(t, http.StatusBadRequest, largest("bob").StatusCode, "it was read")
 	close(end)
 	wg.Wait()
-	for _, user := range []string{"alice", "bob", "carol", "dave"} {
+	for _, user := range []string{"alice", "bob"} {
 		is(user, http.StatusOK)
+	}
+}
+
+func TestWhatIsAnnouncedAndDoesNotComeTakesNoRoom(t *testing.T) {
+	s := newSystem(t, cannedRunner(0, nil))
+	url, _ := s.replica("a", "alice", "bob", "carol")
+	host := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), gateway.MCPPath)
+	for _, user := range []string{"alice", "bob"} {
+		for _, size := range []int{2 * wire.MaxRequest, 2 * wire.MaxRequest, wire.MaxRequest} {
+			c, err := net.Dial("tcp", host)
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer token-of-%s\r\nContent-Type: application/json\r\n"+
+				"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", gateway.MCPPath, host, user, size)
+			require.NoError(t, err)
+			// That it goes on is said when the body is being read.
+			line, err := bufio.NewReader(c).ReadString('\n')
+			require.NoError(t, err)
+			assert.Contains(t, line, "100 Continue")
+		}
+	}
+	for _, user := range []string{"alice", "bob", "carol"} {
+		assert.Equal(t, http.StatusOK, s.post(url, user, strings.NewReader(initialize)).StatusCode, user)
 	}
 }
 

@@ -312,7 +312,7 @@ func (c canned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func cannedRunner(delay time.Duration, did func(string, wire.Request) (int, string)) func(string) fake.Box {
-	return func(name string) fake.Box { return fake.Box{Handler: canned{name, delay, did}} }
+	return func(name string) fake.Box { return fake.Box{Handler: fake.Runner(canned{name, delay, did}.ServeHTTP)} }
 }
 
 func TestAHundredSessionsOfFiveUsersShareNothing(t *testing.T) {

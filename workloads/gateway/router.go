@@ -5,11 +5,11 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -47,14 +47,12 @@ type Router struct {
 func (r Router) Run(ctx context.Context, b *sandboxes.Sandbox, q wire.Request) (wire.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false) // nobody shows it on a page, and it would be up to six times as large
-	if err := enc.Encode(q); err != nil {
+	body, err := q.Encode()
+	if err != nil {
 		return wire.Result{}, fmt.Errorf("running a program: %w", err)
 	}
 	for deadline := time.Now().Add(busyTimeout); ; {
-		res, err := r.call(ctx, b, q.Run, body.Bytes())
+		res, err := r.call(ctx, b, q.Run, body)
 		if !errors.Is(err, errBusy) || time.Now().After(deadline) {
 			return res, err
 		}
@@ -68,12 +66,31 @@ func (r Router) Run(ctx context.Context, b *sandboxes.Sandbox, q wire.Request) (
 	}
 }
 
-// call makes one request. Every header of it is made here: nothing that a
-// client of the gateway sent is among them.
+// call asks for the turn and comes with it.
 func (r Router) call(ctx context.Context, b *sandboxes.Sandbox, run string, body []byte) (wire.Result, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL+wire.RunPath, bytes.NewReader(body))
+	var turn string
+	err := r.ask(ctx, b, http.MethodGet, wire.RunPath, nil, func(answer io.Reader) (err error) {
+		turn, err = wire.ReadTurn(answer)
+		return err
+	})
 	if err != nil {
-		return wire.Result{}, fmt.Errorf("running a program: %w", err)
+		return wire.Result{}, err
+	}
+	var res wire.Result
+	path := wire.RunPath + "?" + url.Values{wire.TurnParam: {turn}}.Encode()
+	err = r.ask(ctx, b, http.MethodPost, path, body, func(answer io.Reader) (err error) {
+		res, err = wire.ReadResult(answer, run)
+		return err
+	})
+	return res, err
+}
+
+// ask makes one request and has its answer read. Every header of it is made here:
+// nothing that a client of the gateway sent is among them.
+func (r Router) ask(ctx context.Context, b *sandboxes.Sandbox, method, path string, body []byte, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, method, r.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("running a program: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set(router.IDHeader, b.Name)
@@ -82,23 +99,23 @@ func (r Router) call(ctx context.Context, b *sandboxes.Sandbox, run string, body
 	req.Header.Set(router.PortHeader, strconv.Itoa(r.Port))
 	res, err := r.client().Do(req)
 	if err != nil {
-		return wire.Result{}, fmt.Errorf("asking the router: %w", err)
+		return fmt.Errorf("asking the router: %w", err)
 	}
 	defer res.Body.Close()
 	switch res.StatusCode {
 	case http.StatusOK:
-		got, err := wire.ReadResult(res.Body, run)
+		err := read(res.Body)
 		if err != nil && ctx.Err() == nil {
 			// Whatever speaks there has been taken over, or is broken.
-			return wire.Result{}, fmt.Errorf("%w: %w", ErrLost, err)
+			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
-		return got, err
+		return err
 	case http.StatusConflict:
-		return wire.Result{}, errBusy
+		return errBusy
 	case http.StatusNotFound, http.StatusGone, http.StatusBadGateway:
-		return wire.Result{}, fmt.Errorf("%w: %s", ErrLost, r.why(res))
+		return fmt.Errorf("%w: %s", ErrLost, r.why(res))
 	}
-	return wire.Result{}, fmt.Errorf("running a program: %s", r.why(res))
+	return fmt.Errorf("running a program: %s", r.why(res))
 }
 
 func (r Router) client() *http.Client {

@@ -278,7 +278,7 @@ func tell(id string, err error) error {
 	case errors.Is(err, sandboxes.ErrTooMany):
 		return errors.New("the sandboxes that you have are as many as a user may have: end another session first")
 	case errors.Is(err, ErrLost):
-		return errors.New("the session's sandbox was lost, perhaps because the program used too much memory: the next call has a new one, without the files of this one")
+		return errors.New("the session's sandbox was lost, perhaps because the program used too much memory or filled its disk: the next call has a new one, without the files of this one")
 	case errors.Is(err, errQueueFull), errors.Is(err, errOver), errors.Is(err, errClosing):
 		return err
 	}

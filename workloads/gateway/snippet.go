@@ -53,7 +53,12 @@ func (in Input) request(run string, goEnv map[string]string) (wire.Request, erro
 	case in.Code != "":
 		q.Files = []wire.File{{Path: "main.go", Content: program(in.Code)}}
 	}
-	return q, q.Check()
+	if err := q.Check(); err != nil {
+		return wire.Request{}, err
+	}
+	// Now, and not when there is a sandbox and an identity for it.
+	_, err := q.Encode()
+	return q, err
 }
 
 // program makes a whole program out of a snippet. Code that is none of what it

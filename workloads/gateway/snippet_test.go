@@ -38,6 +38,10 @@ func TestAnInputIsChecked(t *testing.T) {
 		"timeoutMillis":        {Code: "x", TimeoutSeconds: 121},
 		"timeoutMillis must":   {Code: "x", TimeoutSeconds: -1},
 		"relative path":        {Files: []wire.File{{Path: "../main.go"}}},
+		// Each is small enough by itself, and the last by its own bytes.
+		"as JSON":     {Files: []wire.File{{Path: "main.go", Content: strings.Repeat("x", 3<<20)}}, Stdin: strings.Repeat("x", 2<<20)},
+		"bytes as":    {Code: "x", Args: []string{strings.Repeat("x", wire.MaxRequest)}},
+		"4194304 are": {Files: []wire.File{{Path: "main.go", Content: strings.Repeat("\n", 3<<20)}}},
 	} {
 		_, err := in.request("r", nil)
 		assert.ErrorContains(t, err, what)

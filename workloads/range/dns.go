@@ -25,7 +25,7 @@ const (
 func (s *services) answerDNS(raw []byte, e rangeclient.Event, size int) []byte {
 	// The raw bytes may hold more than names: EDNS options, records.
 	e.Bytes = len(raw)
-	nonces, canaries := findNonces(raw)
+	nonces, canaries := s.log.find(raw)
 	e.Nonces, e.Canaries = nonces, canaries
 	var q dns.Msg
 	if err := q.Unpack(raw); err != nil || q.Response || len(q.Question) == 0 || len(q.Question) > maxQuestions {
@@ -126,7 +126,7 @@ func (s *services) answerUDP(p []byte, src, dst netip.AddrPort) []byte {
 	}
 	e.Bytes = len(p)
 	var n string
-	e.Nonces, e.Canaries = findNonces(p)
+	e.Nonces, e.Canaries = s.log.find(p)
 	if len(e.Nonces) > 0 {
 		n = e.Nonces[len(e.Nonces)-1]
 	}

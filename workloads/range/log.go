@@ -192,6 +192,16 @@ func (l *eventLog) keep(e rangeclient.Event) {
 	}
 }
 
+// find returns the nonces and canaries of one datagram or packet. One that has more
+// than are looked for is counted as lost: any may be among the others.
+func (l *eventLog) find(p []byte) (nonces, canaries []string) {
+	nonces, canaries, all := findNonces(p)
+	if !all {
+		l.lose(1)
+	}
+	return nonces, canaries
+}
+
 // lose counts arrivals that were not written down.
 func (l *eventLog) lose(n uint64) {
 	if n == 0 {

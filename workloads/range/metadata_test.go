@@ -47,7 +47,7 @@ func TestMetadataHandsOutTokensThatAreOurs(t *testing.T) {
 	assert.True(t, strings.HasPrefix(r.canary, world.CanaryPrefix))
 	assert.Equal(t, "Bearer", got.TokenType)
 	assert.NotEqual(t, r.canary, metadata(defaultSA+"token", "Metadata-Flavor", "Google").canary, "each is its own")
-	_, found := findNonces(r.body)
+	_, found, _ := findNonces(r.body)
 	assert.Equal(t, []string{r.canary}, found, "the scanner must know it again")
 
 	id := metadata(defaultSA+"identity?audience=https://x.test", "Metadata-Flavor", "Google")

@@ -97,10 +97,12 @@ func (s *scanner) add(to []string, v string) []string {
 	return append(to, v)
 }
 
-// findNonces returns the nonces and canaries of one datagram or string.
-func findNonces(p []byte) (nonces, canaries []string) {
+// findNonces returns the nonces and canaries of one datagram or string, and
+// whether those are all.
+func findNonces(p []byte) (nonces, canaries []string, all bool) {
 	var s scanner
-	return s.feed(p)
+	nonces, canaries = s.feed(p)
+	return nonces, canaries, !s.limited
 }
 
 // findInName returns the nonces in a DNS name. A tunnel splits its payload

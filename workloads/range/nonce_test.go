@@ -3,10 +3,15 @@
 package rangehost
 
 import (
+	"bytes"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/stockade-dev/stockade/workloads/range/rangeclient"
 )
 
 const testNonce = "0123456789abcdef0123456789abcdef"
@@ -23,7 +28,7 @@ func TestNonceIsFound(t *testing.T) {
 		"next to a second one":       strings.Repeat("5", 32) + testNonce,
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := findNonces([]byte(text))
+			got, _, _ := findNonces([]byte(text))
 			assert.Contains(t, got, testNonce)
 		})
 	}
@@ -31,7 +36,7 @@ func TestNonceIsFound(t *testing.T) {
 
 func TestNoNonceIsFoundWhereNoneIs(t *testing.T) {
 	for _, text := range []string{"", testNonce[:31], testNonce[:16] + "-" + testNonce[16:], strings.Repeat("g", 64)} {
-		got, _ := findNonces([]byte(text))
+		got, _, _ := findNonces([]byte(text))
 		assert.Empty(t, got, text)
 	}
 }
@@ -67,6 +72,31 @@ func TestScannerIsBoundedAndSaysSo(t *testing.T) {
 	assert.True(t, s.limited)
 	assert.LessOrEqual(t, len(s.seen), maxFound)
 	assert.Less(t, len(s.tail), 64)
+}
+
+// manyNonces are one more than are looked for.
+func manyNonces() []byte {
+	var b bytes.Buffer
+	for i := range maxFound + 1 {
+		fmt.Fprintf(&b, "%032x ", i)
+	}
+	return b.Bytes()
+}
+
+func TestADatagramOfTooManyNoncesIsLost(t *testing.T) {
+	s := newTestServices(t)
+	lost := func() uint64 {
+		var h rangeclient.Health
+		s.log.state(&h)
+		return h.Lost
+	}
+	src := netip.MustParseAddrPort("172.18.0.2:40000")
+	s.answerUDP(manyNonces()[33:], src, netip.MustParseAddrPort("203.0.113.7:7"))
+	assert.Zero(t, lost(), "as many as are looked for")
+	for i, port := range []uint16{7, 53} {
+		s.answerUDP(manyNonces(), src, netip.AddrPortFrom(netip.MustParseAddr("203.0.113.7"), port))
+		assert.EqualValues(t, i+1, lost())
+	}
 }
 
 func TestNonceSplitIntoLabelsIsFound(t *testing.T) {

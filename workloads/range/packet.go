@@ -102,8 +102,8 @@ func (p packet) skipExtensions() packet {
 	return p
 }
 
-// event describes a packet for the log; false means that another reader
-// writes it down, or that it is no egress.
+// event describes a packet for the log, but for what is found in its payload;
+// false means that another reader writes it down, or that it is no egress.
 func (p packet) event() (rangeclient.Event, bool) {
 	e := rangeclient.Event{Src: p.src.String(), Dst: p.dst.String(), Bytes: len(p.payload)}
 	switch {
@@ -135,7 +135,6 @@ func (p packet) event() (rangeclient.Event, bool) {
 	default:
 		e.Service, e.Proto = "ip", "ip/"+strconv.Itoa(p.proto)
 	}
-	e.Nonces, e.Canaries = findNonces(p.payload)
 	return e, true
 }
 

@@ -138,6 +138,7 @@ func (s *packetSocket) handle(b []byte, l *eventLog) {
 	if !ok {
 		return
 	}
+	e.Nonces, e.Canaries = l.find(p.payload)
 	l.append(e)
 	if reply := p.echoReply(); reply != nil {
 		// A source without a way back gets no answer, as anywhere.

@@ -39,6 +39,7 @@ type Host struct {
 	svc     *services
 	cap     *capture
 	packets []*packetSocket
+	udp     []*datagrams
 	conns   connTable
 	ready   Ready
 	lock    *os.File
@@ -170,6 +171,7 @@ func (h *Host) listen(ctx context.Context) error {
 			return err
 		}
 		h.closers = append(h.closers, udp)
+		h.udp = append(h.udp, udp)
 		h.group.Go(func() error { return h.serveUDP(udp) })
 		tp, up := addrPort(tcp.Addr()).Port(), addrPort(udp.LocalAddr()).Port()
 		if v6 {
@@ -241,9 +243,8 @@ func temporary(err error) bool {
 	return false
 }
 
-func (h *Host) serveUDP(u *net.UDPConn) error {
+func (h *Host) serveUDP(u *datagrams) error {
 	buf, oob := make([]byte, 64<<10), make([]byte, 512)
-	var known uint32
 	for {
 		n, on, _, src, err := u.ReadMsgUDPAddrPort(buf, oob)
 		switch {
@@ -252,11 +253,7 @@ func (h *Host) serveUDP(u *net.UDPConn) error {
 		case err != nil:
 			return fmt.Errorf("reading datagrams: %w", err)
 		}
-		dst, dropped, err := ancillary(oob[:on])
-		if dropped != known && dropped != 0 {
-			h.log.lose(uint64(dropped - known)) // modulo 2^32, as the kernel counts
-			known = dropped
-		}
+		dst, err := ancillary(oob[:on])
 		if err != nil {
 			h.log.lose(1)
 			continue
@@ -293,11 +290,18 @@ func (h *Host) watch(ctx context.Context) error {
 func (h *Host) check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Since(h.checked) < healthFresh {
-		return h.problem
-	}
+	// Whatever else an answer may leave as it was: who asks wants to know whether
+	// anything was lost until now.
 	for _, p := range h.packets {
 		h.log.lose(p.dropped())
+	}
+	for _, u := range h.udp {
+		if n, err := u.dropped(); err == nil { // a socket that is closed has told before
+			h.log.lose(n)
+		}
+	}
+	if time.Since(h.checked) < healthFresh {
+		return h.problem
 	}
 	h.problem = CheckSealed(h.conf.NetNS)
 	if h.problem == nil {

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,9 +55,44 @@ func listenTCP(ctx context.Context, v6 bool) (*net.TCPListener, error) {
 // udpBuffer is what the kernel may queue, in bytes, while we write to disk.
 const udpBuffer = 8 << 20
 
+// datagrams is a socket for them that knows how many the kernel had to drop.
+type datagrams struct {
+	*net.UDPConn
+	raw   syscall.RawConn
+	known uint32 // drops that were told
+}
+
+// dropped returns how many datagrams the kernel dropped since the last call. It is
+// the socket's own count: what the kernel notes beside a datagram says nothing of
+// those that were dropped after it. It may not be called concurrently.
+func (d *datagrams) dropped() (uint64, error) {
+	var now uint32
+	if err := control(d.raw, func(fd int) (err error) { now, err = drops(fd); return err }); err != nil {
+		return 0, fmt.Errorf("counting dropped datagrams: %w", err)
+	}
+	n := now - d.known // modulo 2^32, as the kernel counts
+	d.known = now
+	return uint64(n), nil
+}
+
+// drops reads the last of the numbers that the kernel has of a socket's memory.
+func drops(fd int) (uint32, error) {
+	var numbers [9]uint32 // SK_MEMINFO_VARS
+	size := uint32(unsafe.Sizeof(numbers))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&numbers)), uintptr(unsafe.Pointer(&size)), 0) //nolint:gosec // the kernel writes no more than size says
+	switch {
+	case errno != 0:
+		return 0, os.NewSyscallError("getsockopt", errno)
+	case size != uint32(unsafe.Sizeof(numbers)):
+		return 0, errors.New("the kernel has too few numbers")
+	}
+	return numbers[8], nil // SK_MEMINFO_DROPS
+}
+
 // listenUDP opens the socket to which TPROXY leads for datagrams; the kernel
-// tells each one's destination, and how many it had to drop.
-func listenUDP(ctx context.Context, v6 bool) (*net.UDPConn, error) {
+// tells each one's destination.
+func listenUDP(ctx context.Context, v6 bool) (*datagrams, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return control(c, func(fd int) error {
 			orig, level := unix.IP_RECVORIGDSTADDR, unix.SOL_IP
@@ -66,7 +102,6 @@ func listenUDP(ctx context.Context, v6 bool) (*net.UDPConn, error) {
 			return errors.Join(
 				transparent(fd, v6),
 				unix.SetsockoptInt(fd, level, orig, 1),
-				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1),
 				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, udpBuffer),
 			)
 		})
@@ -80,7 +115,22 @@ func listenUDP(ctx context.Context, v6 bool) (*net.UDPConn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("listening for UDP: got a %T", p), p.Close())
 	}
-	return u, nil
+	d, err := countDrops(u)
+	if err != nil {
+		return nil, errors.Join(err, u.Close())
+	}
+	return d, nil
+}
+
+// countDrops fails where they cannot be counted: nobody would know that one was.
+func countDrops(u *net.UDPConn) (*datagrams, error) {
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("counting dropped datagrams: %w", err)
+	}
+	d := &datagrams{UDPConn: u, raw: raw}
+	_, err = d.dropped()
+	return d, err
 }
 
 func control(c syscall.RawConn, f func(fd int) error) error {
@@ -92,17 +142,15 @@ func control(c syscall.RawConn, f func(fd int) error) error {
 }
 
 // ancillary reads what the kernel says about one datagram: where it was meant
-// to go, and the number dropped since the socket was opened.
-func ancillary(oob []byte) (dst netip.AddrPort, dropped uint32, err error) {
+// to go.
+func ancillary(oob []byte) (dst netip.AddrPort, err error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return dst, 0, fmt.Errorf("reading a datagram's destination: %w", err)
+		return dst, fmt.Errorf("reading a datagram's destination: %w", err)
 	}
 	for i := range msgs {
 		m := &msgs[i]
 		switch {
-		case m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_RXQ_OVFL && len(m.Data) >= 4:
-			dropped = binary.NativeEndian.Uint32(m.Data)
 		case m.Header.Level == unix.SOL_IP && m.Header.Type == unix.IP_ORIGDSTADDR && len(m.Data) >= 8:
 			// struct sockaddr_in: family, port, address
 			dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(m.Data[4:8])), binary.BigEndian.Uint16(m.Data[2:4]))
@@ -112,9 +160,9 @@ func ancillary(oob []byte) (dst netip.AddrPort, dropped uint32, err error) {
 		}
 	}
 	if !dst.IsValid() {
-		return dst, dropped, errors.New("reading a datagram's destination: the kernel did not tell")
+		return dst, errors.New("reading a datagram's destination: the kernel did not tell")
 	}
-	return dst, dropped, nil
+	return dst, nil
 }
 
 // sendFrom sends one packet with a source address that is not ours. The

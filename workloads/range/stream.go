@@ -175,7 +175,7 @@ func (st *stream) serveTLS(ctx context.Context) {
 		e := inner.event("tls")
 		e.Bytes = st.conn.total
 		e.Name = clipText(strings.Join(alpn, ","))
-		found, _ := findNonces([]byte(e.Name))
+		found, _ := st.s.log.find([]byte(e.Name))
 		e.Nonces = merge(findInName(sni), found)
 		st.s.log.append(e)
 	})
@@ -228,6 +228,7 @@ type scannedConn struct {
 	scan     scanner
 	end      time.Time // of the whole connection
 	left     int       // bytes that may still be read
+	cut      bool      // there may have been more
 	total    int
 	fresh    []string // nonces since the last take
 	found    func(nonces, canaries []string, total int)
@@ -236,6 +237,10 @@ type scannedConn struct {
 
 func (c *scannedConn) Read(p []byte) (int, error) {
 	if c.left <= 0 {
+		if !c.cut {
+			c.cut = true
+			c.overflow()
+		}
 		return 0, errors.New("reading a connection: too many bytes")
 	}
 	n, err := c.Conn.Read(p[:min(len(p), c.left)])

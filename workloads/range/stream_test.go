@@ -242,6 +242,25 @@ func TestAStolenTokenIsSeenComingBack(t *testing.T) {
 	assert.Equal(t, []string{token}, s.log.query(0, testNonce, 1)[0].Canaries)
 }
 
+func TestWhatIsNotReadOfAConnectionIsLost(t *testing.T) {
+	s := newTestServices(t)
+	st := &stream{s: s}
+	client, server := net.Pipe()
+	go func() {
+		_, _ = client.Write([]byte(testNonce + " and more")) // fails where nobody reads
+		_ = client.Close()
+	}()
+	st.wrap(server, time.Now().Add(time.Minute))
+	st.conn.left = nonceLen
+	_, err := io.ReadAll(st.conn)
+	require.Error(t, err)
+	_, err = st.conn.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NoError(t, server.Close())
+	assert.Len(t, s.log.query(0, testNonce, 10), 1)
+	assert.EqualValues(t, 1, s.log.lost, "once")
+}
+
 // FuzzServe gives arbitrary first bytes to a connection, for each way in.
 func FuzzServe(f *testing.F) {
 	for _, seed := range []string{

@@ -14,6 +14,12 @@ import (
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
 
+// The go command's folders in the scratch.
+const (
+	buildCache = "go-build"
+	goPath     = "go"
+)
+
 // Timeouts bound everything that a runner waits for.
 type Timeouts struct {
 	Build time.Duration // the go command; default 90 s
@@ -41,7 +47,8 @@ func (t Timeouts) filled() Timeouts {
 type Options struct {
 	// App is where programs lie and run. It is emptied before every call.
 	App string
-	// Scratch is for the go command's caches and for what it builds.
+	// Scratch is for the go command's caches and for what it builds. All but the
+	// caches is removed before every call.
 	Scratch string
 	// Go is the go command; empty means the one on PATH.
 	Go string
@@ -75,6 +82,9 @@ func (o Options) filled() (Options, error) {
 		}
 		*dir = abs
 	}
+	if o.App == o.Scratch {
+		return o, errors.New("setting up a runner: programs and scratch need a folder each")
+	}
 	if o.Go == "" {
 		o.Go = "go"
 	}
@@ -87,7 +97,7 @@ func (o Options) filled() (Options, error) {
 		o.MaxOutput = wire.MaxOutput
 	}
 	if o.BuildCache == "" {
-		o.BuildCache = filepath.Join(o.Scratch, "go-build")
+		o.BuildCache = filepath.Join(o.Scratch, buildCache)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -103,7 +113,7 @@ func (o Options) goEnv() []string {
 		"PATH=" + filepath.Dir(o.Go) + string(os.PathListSeparator) + systemPath,
 		"HOME=" + o.Scratch, "TMPDIR=" + o.Scratch,
 		"GOCACHE=" + o.BuildCache,
-		"GOPATH=" + filepath.Join(o.Scratch, "go"),
+		"GOPATH=" + filepath.Join(o.Scratch, goPath),
 		// No file of an earlier program may add to this.
 		"GOENV=off", "GOWORK=off",
 		// Snippets name what they import, not which version of it.

@@ -4,6 +4,7 @@ package runner
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,9 +23,11 @@ import (
 )
 
 var (
-	// ErrBusy says that another program runs.
+	// ErrBusy says that another program runs, or has run since the caller asked
+	// whether one does.
 	ErrBusy = errors.New("running a program: another one runs")
-	// ErrTainted says that something of an earlier program may still be there.
+	// ErrTainted says that something of an earlier program may still be there, or
+	// has left no room for another one.
 	ErrTainted = errors.New("running a program: this sandbox could not be cleaned after an earlier one")
 )
 
@@ -31,8 +35,11 @@ var (
 // not do at once it refuses.
 type Runner struct {
 	o       Options
-	busy    chan struct{}
 	tainted atomic.Bool
+
+	mu   sync.Mutex
+	busy bool
+	turn string // has to come with the next request
 }
 
 // New returns a runner with an empty folder for programs.
@@ -54,31 +61,75 @@ func New(o Options) (*Runner, error) {
 	if err := wipe(o.App); err != nil {
 		return nil, err
 	}
-	return &Runner{o: o, busy: make(chan struct{}, 1)}, nil
+	return &Runner{o: o, turn: rand.Text()}, nil
+}
+
+// next returns the turn with which a request may come now.
+func (r *Runner) next() (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.busy:
+		return "", ErrBusy
+	case r.tainted.Load():
+		return "", ErrTainted
+	}
+	return r.turn, nil
+}
+
+// begin takes the runner for one request. While it is taken nobody learns a turn,
+// and the one that a program could have learnt is over when it ends: what it has
+// sent, and whatever delays that, is refused.
+func (r *Runner) begin(turn string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy || turn != r.turn {
+		return ErrBusy
+	}
+	r.busy = true
+	return nil
+}
+
+func (r *Runner) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy, r.turn = false, rand.Text()
 }
 
 // Run builds and runs one program. What the program does wrong is in the
-// result; an error means that there is none: [ErrBusy], [ErrTainted], a file
-// that cannot be written, or a context that ended.
+// result; an error means that there is none: [ErrBusy], [ErrTainted], or a context
+// that ended.
 func (r *Runner) Run(ctx context.Context, q wire.Request) (wire.Result, error) {
-	select {
-	case r.busy <- struct{}{}:
-		defer func() { <-r.busy }()
-	default:
-		return wire.Result{}, ErrBusy
+	turn, err := r.next()
+	if err == nil {
+		err = r.begin(turn)
 	}
+	if err != nil {
+		return wire.Result{}, err
+	}
+	defer r.end()
+	return r.call(ctx, q)
+}
+
+// call is Run when the runner is taken.
+func (r *Runner) call(ctx context.Context, q wire.Request) (wire.Result, error) {
 	if r.tainted.Load() {
 		return wire.Result{}, ErrTainted
 	}
 	if err := wipe(r.o.App); err != nil {
 		return wire.Result{}, r.taint(err)
 	}
+	if err := wipeScratch(r.o); err != nil {
+		return wire.Result{}, r.taint(err)
+	}
+	// What cannot be written now will not be later: an earlier program has filled
+	// what persists.
 	if err := write(r.o.App, withModule(q.Files)); err != nil {
-		return wire.Result{}, err
+		return wire.Result{}, r.taint(err)
 	}
 	work, err := os.MkdirTemp(r.o.Scratch, "run-")
 	if err != nil {
-		return wire.Result{}, fmt.Errorf("running a program: %w", err)
+		return wire.Result{}, r.taint(err)
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // the scratch goes with the sandbox
 
@@ -210,8 +261,9 @@ func (r *Runner) sweep(ctx context.Context, res *wire.Result) error {
 	return err
 }
 
-// ServeHTTP takes requests at [wire.RunPath]. Its errors are JSON, {"error":
-// …}: 400 for a request that is none, 409 when busy, 410 when tainted.
+// ServeHTTP takes requests at [wire.RunPath], each with the turn that was asked for
+// there. Its errors are JSON, {"error": …}: 400 for a request that is none, 409 when
+// busy or when it is another's turn, 410 when tainted.
 func (r *Runner) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch {
 	case req.URL.Path == wire.HealthPath && req.Method == http.MethodGet:
@@ -220,6 +272,13 @@ func (r *Runner) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		reply(w, http.StatusOK, struct{}{})
+	case req.URL.Path == wire.RunPath && req.Method == http.MethodGet:
+		turn, err := r.next()
+		if err != nil {
+			r.refuse(w, "", err)
+			return
+		}
+		reply(w, http.StatusOK, wire.Turn{Turn: turn})
 	case req.URL.Path == wire.RunPath && req.Method == http.MethodPost:
 		r.serveRun(w, req)
 	default:
@@ -228,24 +287,46 @@ func (r *Runner) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Runner) serveRun(w http.ResponseWriter, req *http.Request) {
-	q, err := wire.ReadRequest(http.MaxBytesReader(w, req.Body, wire.MaxRequest+1))
+	q, res, err := r.take(w, req)
 	if err != nil {
-		reply(w, http.StatusBadRequest, errorBody(err))
+		r.refuse(w, q.Run, err)
 		return
 	}
-	res, err := r.Run(req.Context(), q)
+	r.o.Log.Info("ran", "run", q.Run, "built", res.Build.OK, "exit", res.ExitCode, "millis", res.DurationMillis, "violations", res.Violations)
+	reply(w, http.StatusOK, res)
+}
+
+// take takes the runner before the request is read: how long that takes is its
+// sender's choice. It is free again before the answer is.
+func (r *Runner) take(w http.ResponseWriter, req *http.Request) (wire.Request, wire.Result, error) {
+	if err := r.begin(req.URL.Query().Get(wire.TurnParam)); err != nil {
+		return wire.Request{}, wire.Result{}, err
+	}
+	defer r.end()
+	q, err := wire.ReadRequest(http.MaxBytesReader(w, req.Body, wire.MaxRequest+1))
+	if err != nil {
+		return q, wire.Result{}, noRequest{err}
+	}
+	res, err := r.call(req.Context(), q)
+	return q, res, err
+}
+
+// noRequest is what is wrong with something that is none.
+type noRequest struct{ error }
+
+func (r *Runner) refuse(w http.ResponseWriter, run string, err error) {
+	var none noRequest
 	switch {
+	case errors.As(err, &none):
+		reply(w, http.StatusBadRequest, errorBody(err))
 	case errors.Is(err, ErrBusy):
 		reply(w, http.StatusConflict, errorBody(err))
 	case errors.Is(err, ErrTainted):
 		// No 503, which would ask the caller to try again later.
 		reply(w, http.StatusGone, errorBody(ErrTainted))
-	case err != nil:
-		r.o.Log.Warn("no result", "run", q.Run, "err", err)
-		reply(w, http.StatusInternalServerError, errorBody(err))
 	default:
-		r.o.Log.Info("ran", "run", q.Run, "built", res.Build.OK, "exit", res.ExitCode, "millis", res.DurationMillis, "violations", res.Violations)
-		reply(w, http.StatusOK, res)
+		r.o.Log.Warn("no result", "run", run, "err", err)
+		reply(w, http.StatusInternalServerError, errorBody(err))
 	}
 }
 

@@ -3,10 +3,13 @@
 package runner
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -95,6 +98,32 @@ func TestOnlyWhatPersistsIsThereInTheNextCall(t *testing.T) {
 	assert.Equal(t, "persist/kept true\nlost false\n", res.Stdout)
 }
 
+func TestWhatAProgramLeftInTheScratchIsGoneInTheNextCall(t *testing.T) {
+	r := newRunner(t, nil)
+	write := program(`"os"`, `if err := os.WriteFile(os.TempDir()+"/filler", []byte("x"), 0o600); err != nil { panic(err) }`)
+	assert.Equal(t, 0, mustRun(t, r, write).ExitCode)
+	assert.FileExists(t, filepath.Join(r.o.Scratch, "filler"))
+	res := mustRun(t, r, program(`"fmt"; "os"`, `_, err := os.Stat(os.TempDir()+"/filler"); fmt.Print(err == nil)`))
+	assert.Equal(t, "false", res.Stdout)
+}
+
+// What stands in the way here is a folder of the session's own; a disk that is full
+// is the same to the runner.
+func TestASandboxInWhichNothingCanBeWrittenTakesNoMore(t *testing.T) {
+	r := newRunner(t, nil)
+	q := program("", "")
+	q.Files = append(q.Files, wire.File{Path: wire.Persist, Content: "x"}) // which no request has
+	_, err := r.Run(t.Context(), q)
+	require.ErrorIs(t, err, ErrTainted)
+	assert.Equal(t, http.StatusGone, serve(r, http.MethodGet, wire.RunPath, "").Code)
+
+	r = newRunner(t, nil)
+	require.NoError(t, os.RemoveAll(r.o.Scratch))
+	put(t, r.o.Scratch, "a file where the folder was")
+	_, err = r.Run(t.Context(), program("", ""))
+	require.ErrorIs(t, err, ErrTainted)
+}
+
 func TestLimitsAreEnforcedAndNamed(t *testing.T) {
 	r := newRunner(t, func(o *Options) { o.MaxOutput = 1000 })
 
@@ -150,15 +179,84 @@ func TestACallThatIsGivenUpEnds(t *testing.T) {
 
 func TestOneProgramRunsAtATime(t *testing.T) {
 	r := newRunner(t, nil)
-	r.busy <- struct{}{}
+	require.NoError(t, r.begin(r.turn))
 	_, err := r.Run(t.Context(), program("", ""))
 	require.ErrorIs(t, err, ErrBusy)
 }
 
+// serve comes with the turn where one is needed.
 func serve(r *Runner, method, path, body string) *httptest.ResponseRecorder {
+	if method == http.MethodPost {
+		path += "?" + wire.TurnParam + "=" + r.turn
+	}
 	w := httptest.NewRecorder()
 	r.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return w
+}
+
+// A program may reach its own runner, and decide what of a request arrives when.
+func TestWhatAProgramHasSentIsNotRunAfterItsEnd(t *testing.T) {
+	r := newRunner(t, nil)
+	server := httptest.NewServer(r)
+	defer server.Close()
+	kept := filepath.Join(r.o.App, "of the next call")
+	put(t, kept, "x")
+	body, err := json.Marshal(program("", ""))
+	require.NoError(t, err)
+
+	// Its own run goes on.
+	known := r.turn
+	require.NoError(t, r.begin(known))
+	assert.Equal(t, http.StatusConflict, serve(r, http.MethodGet, wire.RunPath, "").Code, "it learns no turn")
+	var conns []net.Conn
+	for _, query := range []string{"", "?turn=", "?turn=" + known} {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		_, err = fmt.Fprintf(c, "POST %s%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n", wire.RunPath, query, len(body))
+		require.NoError(t, err)
+		conns = append(conns, c)
+	}
+	r.end()
+	// What was held back arrives, by whatever delay.
+	for _, c := range conns {
+		_, err := fmt.Fprintf(c, "\r\n%s", body)
+		require.NoError(t, err)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusConflict, res.StatusCode)
+		require.NoError(t, res.Body.Close())
+	}
+	assert.FileExists(t, kept, "nothing was wiped")
+
+	// Who asks when nothing runs has the turn, once.
+	w := serve(r, http.MethodGet, wire.RunPath, "")
+	turn, err := wire.ReadTurn(w.Body)
+	require.NoError(t, err)
+	require.NoError(t, r.begin(turn))
+	r.end()
+	require.ErrorIs(t, r.begin(turn), ErrBusy)
+}
+
+func TestTheRunnerIsTakenBeforeTheRequestIsRead(t *testing.T) {
+	r := newRunner(t, nil)
+	turn, err := r.next()
+	require.NoError(t, err)
+	body, write := io.Pipe()
+	done := make(chan int)
+	go func() {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, wire.RunPath+"?turn="+turn, body))
+		done <- w.Code
+	}()
+	_, err = write.Write([]byte("{")) // it is being read
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusConflict, serve(r, http.MethodPost, wire.RunPath, "{}").Code)
+	require.NoError(t, write.Close())
+	assert.Equal(t, http.StatusBadRequest, <-done)
+	_, err = r.next()
+	require.NoError(t, err, "it is free again")
 }
 
 func TestTheServerAnswersInJSON(t *testing.T) {
@@ -173,10 +271,11 @@ func TestTheServerAnswersInJSON(t *testing.T) {
 
 	assert.Equal(t, http.StatusBadRequest, serve(r, http.MethodPost, wire.RunPath, "{}").Code)
 	assert.Equal(t, http.StatusBadRequest, serve(r, http.MethodPost, wire.RunPath, strings.Repeat(" ", wire.MaxRequest+10)).Code)
-	assert.Equal(t, http.StatusNotFound, serve(r, http.MethodGet, wire.RunPath, "").Code)
+	assert.Equal(t, http.StatusOK, serve(r, http.MethodGet, wire.RunPath, "").Code)
+	assert.Equal(t, http.StatusNotFound, serve(r, http.MethodDelete, wire.RunPath, "").Code)
 	assert.Equal(t, http.StatusNotFound, serve(r, http.MethodGet, "/etc/passwd", "").Code)
 	assert.Equal(t, http.StatusOK, serve(r, http.MethodGet, wire.HealthPath, "").Code)
-	r.busy <- struct{}{}
+	require.NoError(t, r.begin(r.turn))
 	assert.Equal(t, http.StatusConflict, serve(r, http.MethodPost, wire.RunPath, string(body)).Code)
 }
 
@@ -188,6 +287,7 @@ func TestASandboxThatCannotBeCleanedTakesNoMore(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusGone, serve(r, http.MethodPost, wire.RunPath, string(body)).Code)
 	assert.Equal(t, http.StatusServiceUnavailable, serve(r, http.MethodGet, wire.HealthPath, "").Code)
+	assert.Equal(t, http.StatusGone, serve(r, http.MethodGet, wire.RunPath, "").Code)
 	_, err = r.Run(t.Context(), program("", ""))
 	require.ErrorIs(t, err, ErrTainted)
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
@@ -22,14 +25,42 @@ func wipe(app string) error {
 		return fmt.Errorf("wiping: %w", err)
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through a folder
+	if err := empty(root, wire.Persist); err != nil {
+		return err
+	}
+	if err := root.Mkdir(wire.Persist, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	return nil
+}
+
+// wipeScratch removes everything in the scratch folder but the go command's
+// caches: what a program left there would fill it, or be found by the next.
+func wipeScratch(o Options) error {
+	root, err := os.OpenRoot(o.Scratch)
+	if err != nil {
+		return fmt.Errorf("wiping: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through a folder
+	keep := []string{buildCache, goPath}
+	// The folder for programs may lie there. It has been wiped by itself.
+	if in, err := filepath.Rel(o.Scratch, o.App); err == nil && filepath.IsLocal(in) {
+		first, _, _ := strings.Cut(in, string(filepath.Separator))
+		keep = append(keep, first)
+	}
+	return empty(root, keep...)
+}
+
+// empty removes everything in a folder but the folders of some names.
+func empty(root *os.Root, keep ...string) error {
 	names, err := list(root)
 	if err != nil {
 		return fmt.Errorf("wiping: %w", err)
 	}
 	for _, name := range names {
-		if name == wire.Persist {
-			// Only a folder is what persists: a link of that name would show
-			// whatever it points to as the session's own.
+		if slices.Contains(keep, name) {
+			// Only a folder is kept: a link of that name would show whatever it
+			// points to as the session's own.
 			if info, err := root.Lstat(name); err == nil && info.IsDir() {
 				continue
 			}
@@ -37,9 +68,6 @@ func wipe(app string) error {
 		if err := removeAll(root, name); err != nil {
 			return fmt.Errorf("wiping: %w", err)
 		}
-	}
-	if err := root.Mkdir(wire.Persist, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("wiping: %w", err)
 	}
 	return nil
 }

@@ -84,6 +84,46 @@ func TestWipingGoesDeep(t *testing.T) {
 	assert.NoDirExists(t, filepath.Join(app, "d"))
 }
 
+func TestOnlyTheCachesOfTheScratchAreKept(t *testing.T) {
+	root := t.TempDir()
+	o := Options{App: filepath.Join(root, "app"), Scratch: filepath.Join(root, "tmp")}
+	for _, f := range []string{"go-build/kept", "go/kept", "go-build123/x", "run-1/program", ".config/go/env", "x"} {
+		put(t, filepath.Join(o.Scratch, f), "x")
+	}
+	require.NoError(t, wipeScratch(o))
+	assert.Equal(t, []string{"go", "go-build"}, names(t, o.Scratch))
+	assert.FileExists(t, filepath.Join(o.Scratch, "go-build", "kept"))
+	assert.FileExists(t, filepath.Join(o.Scratch, "go", "kept"))
+
+	// A link is no cache, and where it leads nothing is removed.
+	outside := t.TempDir()
+	put(t, filepath.Join(outside, "precious"), "x")
+	require.NoError(t, os.RemoveAll(filepath.Join(o.Scratch, "go")))
+	require.NoError(t, os.Symlink(outside, filepath.Join(o.Scratch, "go")))
+	require.NoError(t, wipeScratch(o))
+	assert.Equal(t, []string{"go-build"}, names(t, o.Scratch))
+	assert.FileExists(t, filepath.Join(outside, "precious"))
+
+	// Programs may have their folder there.
+	o.App = filepath.Join(o.Scratch, "some", "app")
+	put(t, filepath.Join(o.App, "main.go"), "x")
+	put(t, filepath.Join(o.Scratch, "x"), "x")
+	require.NoError(t, wipeScratch(o))
+	assert.Equal(t, []string{"go-build", "some"}, names(t, o.Scratch))
+	assert.FileExists(t, filepath.Join(o.App, "main.go"))
+}
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
 func TestNoFileIsWrittenThroughALink(t *testing.T) {
 	outside, app := t.TempDir(), t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(app, "out")))

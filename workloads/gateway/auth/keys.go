@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// KeySet checks signatures: [RemoteKeys], or what [ParseKeys] returns.
+// KeySet checks signatures: [RemoteKeys], [KeysFile], or what [ParseKeys] returns.
 type KeySet = oidc.KeySet
 
 // algorithms are those that signatures may have. Asymmetric ones only: with a

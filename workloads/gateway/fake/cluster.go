@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/stockade-dev/stockade/workloads/gateway/sandboxes"
+	"github.com/stockade-dev/stockade/workloads/runner/wire"
 )
 
 // Namespace is the one that the cluster has.
@@ -35,6 +36,22 @@ const Namespace = "kode-gopher"
 type Box struct {
 	Handler http.Handler // serves the sandbox's port
 	Stop    func()       // called when the Pod is gone; may be nil
+}
+
+// Runner is a sandbox's inside that has every request take its turn, as a runner
+// has, before run gets it.
+func Runner(run http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		const turn = "TURN"
+		switch {
+		case r.URL.Path == wire.RunPath && r.Method == http.MethodGet:
+			_ = json.NewEncoder(w).Encode(wire.Turn{Turn: turn}) // the caller is gone: nobody to tell
+		case r.URL.Path == wire.RunPath && r.URL.Query().Get(wire.TurnParam) != turn:
+			http.Error(w, "it is another's turn", http.StatusConflict)
+		default:
+			run(w, r)
+		}
+	})
 }
 
 // Cluster is the fake. Its fields are set before the first request.

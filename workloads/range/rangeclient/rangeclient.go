@@ -133,13 +133,13 @@ func (c *Client) Events(ctx context.Context, nonce string) ([]Event, error) {
 	return c.events(ctx, 0, nonce)
 }
 
-// Since returns the events after m that carry the nonce. When the log since m
-// is not complete it returns what it has and an error that wraps
-// [ErrIncomplete].
+// Since returns the events after m that carry the nonce. With every error it
+// returns what it has: what arrived has arrived. When the log since m is not
+// complete the error wraps [ErrIncomplete].
 func (c *Client) Since(ctx context.Context, m Mark, nonce string) ([]Event, error) {
 	events, err := c.events(ctx, m.Seq, nonce)
 	if err != nil {
-		return nil, err
+		return events, err
 	}
 	// Health comes second, so that a loss during the first call is seen.
 	h, err := c.Health(ctx)
@@ -185,7 +185,7 @@ func (c *Client) events(ctx context.Context, since uint64, nonce string) ([]Even
 		}
 		var page []Event
 		if err := c.get(ctx, "/events?"+q.Encode(), &page); err != nil {
-			return nil, fmt.Errorf("reading the range's log: %w", err)
+			return all, fmt.Errorf("reading the range's log: %w", err)
 		}
 		all = append(all, page...)
 		if len(page) < MaxPage {
@@ -195,7 +195,7 @@ func (c *Client) events(ctx context.Context, since uint64, nonce string) ([]Even
 			since = next
 			continue
 		}
-		return nil, errors.New("reading the range's log: its sequence does not advance")
+		return all, errors.New("reading the range's log: its sequence does not advance")
 	}
 	return all, fmt.Errorf("reading the range's log: %w: more than %d events", ErrIncomplete, maxPages*MaxPage)
 }

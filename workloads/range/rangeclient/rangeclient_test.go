@@ -4,6 +4,7 @@ package rangeclient
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -41,6 +42,25 @@ func TestASequenceThatDoesNotAdvanceIsAnError(t *testing.T) {
 	})
 	_, err := c.Since(t.Context(), Mark{Seq: 1}, "")
 	assert.ErrorContains(t, err, "does not advance")
+}
+
+func TestWhatWasReadBeforeAnErrorIsReturned(t *testing.T) {
+	page := "["
+	for i := range MaxPage {
+		page += fmt.Sprintf(`{"seq":%d,"service":"udp"},`, i+1)
+	}
+	page = page[:len(page)-1] + "]"
+	reads := 0
+	c := fake(t, func(w http.ResponseWriter, r *http.Request) {
+		if reads++; reads > 1 {
+			http.Error(w, "no more", http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte(page))
+	})
+	events, err := c.Since(t.Context(), Mark{}, "")
+	require.ErrorContains(t, err, "500")
+	assert.Len(t, events, MaxPage)
 }
 
 func TestARefusalIsAnErrorAndNotAnAbsence(t *testing.T) {

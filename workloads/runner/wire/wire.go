@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,32 @@ const (
 	// whether it can.
 	RunPath    = "/v1/run"
 	HealthPath = "/healthz"
+	// TurnParam is the parameter of RunPath with the [Turn] of the request.
+	TurnParam = "turn"
 )
+
+// Turn is what a GET of [RunPath] answers: the word with which the next request
+// has to come. There is another one after every run, so that a program cannot
+// send a request that is taken when the program itself has ended.
+type Turn struct {
+	Turn string `json:"turn"`
+}
+
+// ReadTurn decodes a [Turn]. Errors mean that no runner of ours wrote it.
+func ReadTurn(r io.Reader) (string, error) {
+	var t Turn
+	if err := decode(r, maxTurn, &t); err != nil {
+		return "", fmt.Errorf("reading the turn: %w", err)
+	}
+	if !turn.MatchString(t.Turn) {
+		return "", errors.New("reading the turn: it is none")
+	}
+	return t.Turn, nil
+}
+
+const maxTurn = 1 << 10 // bytes
+
+var turn = regexp.MustCompile(`^[A-Z2-7]{1,64}$`)
 
 // File is one file of a program.
 type File struct {
@@ -118,6 +144,21 @@ func ReadRequest(r io.Reader) (Request, error) {
 		return Request{}, err
 	}
 	return q, nil
+}
+
+// Encode returns a request as [ReadRequest] takes it. The error for one that is too
+// large is the sender's to read.
+func (q Request) Encode() ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false) // nobody shows it on a page, and it would be up to six times as large
+	if err := enc.Encode(q); err != nil {
+		return nil, fmt.Errorf("writing the request: %w", err)
+	}
+	if text.Len() > MaxRequest {
+		return nil, fmt.Errorf("writing the request: files, arguments and input have %d bytes as JSON; at most %d are taken", text.Len(), MaxRequest)
+	}
+	return text.Bytes(), nil
 }
 
 // decode reads exactly one JSON value of known fields.

@@ -116,6 +116,35 @@ func TestTextOfTheSandboxCannotDriveATerminal(t *testing.T) {
 	assert.Equal(t, "\ufffd", Clean("\xff\xfe"))
 }
 
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	q := good()
+	q.Stdin = "<&>"
+	fill := func(n int) { q.Files[0].Content = strings.Repeat("x", n) }
+	fill(0)
+	text, err := q.Encode()
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "<&>")
+	fill(MaxRequest - len(text)) // the largest
+	text, err = q.Encode()
+	require.NoError(t, err)
+	got, err := ReadRequest(bytes.NewReader(text))
+	require.NoError(t, err)
+	assert.Equal(t, q, got)
+	q.Files[0].Content += "x"
+	_, err = q.Encode()
+	require.ErrorContains(t, err, "at most")
+}
+
+func TestATurnIsReadIfItIsOne(t *testing.T) {
+	got, err := ReadTurn(strings.NewReader(`{"turn":"ABC234"}`))
+	require.NoError(t, err)
+	assert.Equal(t, "ABC234", got)
+	for _, bad := range []string{``, `{}`, `{"turn":"a&b"}`, `{"turn":"A","x":1}`, `{"turn":"` + strings.Repeat("A", maxTurn) + `"}`} {
+		_, err := ReadTurn(strings.NewReader(bad))
+		assert.Error(t, err, bad)
+	}
+}
+
 func FuzzReadRequest(f *testing.F) {
 	f.Add([]byte(`{"run":"r","files":[{"path":"main.go","content":"x"}]}`))
 	f.Add([]byte(`{"run":"r","files":[{"path":"../x","content":""}],"go":{"GOFLAGS":"x"}}`))
