@@ -888,6 +888,9 @@ func TestOnlyWhatIsOutsideOfPersistIsLeft(t *testing.T) {
 	assert.Equal(t, verdict.Unknown, judgeLeft(did{Text: "out of time"}).Class)
 	assert.True(t, judgeKept("c", did{OK: true, Text: "c"}).OK)
 	assert.Equal(t, verdict.Absent, judgeKept("c", did{OK: true, Text: "d"}).Class)
+	assert.Equal(t, verdict.Absent, judgeKept("c", did{Denial: "absent"}).Class)
+	assert.Equal(t, verdict.Unknown, judgeKept("c", did{Text: "too many open files"}).Class, "the file may be there")
+	assert.Equal(t, verdict.Unknown, judgeKept("c", did{Denial: "permission"}).Class)
 	assert.Equal(t, verdict.MustWork, judgeKept("c", did{}).Expect)
 }
 

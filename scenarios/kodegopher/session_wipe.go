@@ -169,11 +169,15 @@ func judgeLeft(d did) verdict.Step {
 }
 
 // judgeKept reads what a later call found in /app/persist: what was kept there,
-// or the claim is broken. It is a pure function.
+// or the claim is broken. That a file could not be read does not say that it was not
+// kept. It is a pure function.
 func judgeKept(canary string, d did) verdict.Step {
 	step := mustWork(probe.Failed("find in /app/persist what was kept there", verdict.Absent, "it holds %.80q (%.40q)", d.Text, d.Denial))
-	if d.OK && d.Text == canary {
+	switch {
+	case d.OK && d.Text == canary:
 		step.OK, step.Class, step.Detail = true, "", "it is there"
+	case !d.OK && d.Denial != string(verdict.Absent):
+		step.Class = verdict.Unknown
 	}
 	return step
 }
