@@ -68,10 +68,10 @@ type Options struct {
 	Progress *progress.Reporter
 }
 
-// holds returns the scenarios that must still hold in the mutant. A mutant of
-// the very scenario that serves as canary has none of its own. Neither has one of
-// which only the API server is asked, and which names something that must hold: a
-// sandbox in which no program runs any more would answer nothing there.
+// holds returns the scenarios that must still hold in the mutant. For a mutant of
+// the very scenario that serves as canary these are its own alone, and so they are for
+// one of which only the API server is asked, and which names something that must hold:
+// a sandbox in which no program runs any more would answer nothing there.
 func (o Options) holds(m Mutant) []string {
 	own := slices.Concat(m.Kills, m.Holds)
 	if slices.Contains(own, o.Canary) || len(m.Holds) > 0 && !slices.ContainsFunc(own, o.runsCode) {
@@ -104,6 +104,11 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 		}
 		if len(m.Kills) == 0 {
 			return nil, nil, fmt.Errorf("reading mutant %s: it kills no scenario", m.ID)
+		}
+	}
+	for _, m := range o.Mutants {
+		if len(o.holds(m)) == 0 {
+			return nil, nil, fmt.Errorf("reading mutant %s: nothing has to hold on it, so that whatever breaks its sandboxes would kill it; name something in its holds", m.ID)
 		}
 	}
 	restore, err := o.Stage.Scaffold(ctx)

@@ -24,7 +24,7 @@ import (
 func registry(t *testing.T) *suite.Registry {
 	t.Helper()
 	var r suite.Registry
-	for _, id := range []string{"net.attack", "honest.work"} {
+	for _, id := range []string{"net.attack", "honest.work", "other.work"} {
 		require.NoError(t, r.Add(suite.Scenario{
 			ID: id, Title: "Try", About: "It.", Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
 			Attack:  func(context.Context, *probe.Env) []verdict.Step { return nil },
@@ -46,9 +46,11 @@ func run(t *testing.T, attack, honest verdict.Result) *runner.Run {
 	r := registry(t)
 	a, _ := r.Get("net.attack")
 	h, _ := r.Get("honest.work")
+	o, _ := r.Get("other.work")
 	return &runner.Run{Outcomes: []runner.Outcome{
 		{Scenario: a, Result: attack, Rounds: []runner.Round{{Result: attack}}},
 		{Scenario: h, Result: honest, Rounds: []runner.Round{{Result: honest}}},
+		{Scenario: o, Result: held(), Rounds: []runner.Round{{Result: held()}}},
 	}}
 }
 
@@ -288,7 +290,7 @@ func (s *twice) Attack(context.Context, Mutant, []*suite.Scenario) (*runner.Run,
 
 func TestASecondTryChangesNoAnswerOfTheFirst(t *testing.T) {
 	unsure, through := verdict.Unsure(verdict.NoFrame, "lost"), verdict.Breach("through")
-	m := Mutant{ID: "two", Kills: []string{"net.attack", "honest.work"}}
+	m := Mutant{ID: "two", Kills: []string{"net.attack", "honest.work"}, Holds: []string{"other.work"}}
 	for name, c := range map[string]struct {
 		first, second verdict.Result
 		want          runner.Fate
@@ -344,6 +346,25 @@ func TestAMutantOfAnUnknownScenarioIsRefusedBeforeAnythingChanges(t *testing.T) 
 	_, _, err := Prove(t.Context(), Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"net.gone"}}}, Scenarios: registry(t), Canary: "honest.work"})
 	assert.ErrorContains(t, err, "net.gone")
 	assert.Empty(t, s.log)
+}
+
+// A mutant of the canary itself is killed by whatever ends its sandboxes, unless
+// something else has to hold there.
+func TestAMutantOnWhichNothingHasToHoldIsRefused(t *testing.T) {
+	s := &stage{t: t}
+	o := Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"honest.work"}}}, Scenarios: registry(t), Canary: "honest.work"}
+	_, _, err := Prove(t.Context(), o)
+	require.ErrorContains(t, err, "nothing has to hold")
+	assert.Empty(t, s.log)
+
+	all, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	for _, m := range all {
+		p, ok := suite.ProfileByID(m.Base)
+		require.True(t, ok, m.ID)
+		o := Options{Scenarios: scenarios.Registry, Canary: p.Canary}
+		assert.NotEmpty(t, o.holds(Mutant{ID: m.ID, Kills: m.Kills, Holds: m.Holds}), m.ID)
+	}
 }
 
 func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
