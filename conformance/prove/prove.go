@@ -167,9 +167,27 @@ func unscaffolded(cells []runner.Kill, mutants []Mutant, scaffolds []runner.Kill
 		case runner.Void:
 			c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s shows nothing: %s", m.Scaffold, s.Detail)
 		case runner.Survived:
+			if !denied(s.Result) {
+				c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s could not be judged: %s", m.Scaffold, s.Detail)
+			}
 		}
 	}
 	return cells
+}
+
+// denied tells whether a result that is no breach shows that the attack was denied: it
+// held, or was denied in another way than the scenario expects, or the exposure that is
+// disclosed was not even there. Of any other it is not known what the attack would have
+// found.
+func denied(r verdict.Result) bool {
+	switch r.Verdict() {
+	case verdict.Held, verdict.NotApplicable:
+		return true
+	case verdict.Inconclusive:
+		return r.Reason() == verdict.UnexpectedClass || r.Reason() == verdict.DisclosedAbsent
+	case verdict.NotRun, verdict.Breached:
+	}
+	return false
 }
 
 // all runs the mutants that are confined to their namespace side by side, then

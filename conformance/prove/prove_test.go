@@ -379,21 +379,32 @@ func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 
 func TestWhatTheScaffoldShowsIsNoKillOfAMutant(t *testing.T) {
 	m := []Mutant{{ID: "a", Scaffold: "s"}, {ID: "b", Scaffold: "other"}, {ID: "reference"}}
+	breach := verdict.Breach("through")
 	for name, c := range map[string]struct {
 		mutant   string
 		fate     runner.Fate
 		scaffold runner.Fate
+		says     verdict.Result // of the scaffold
 		want     runner.Fate
 	}{
-		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, runner.Void},
-		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, runner.Void},
-		"the scaffold holds":                {"a", runner.Killed, runner.Survived, runner.Killed},
-		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, runner.Killed},
-		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, runner.Killed},
-		"it had survived":                   {"a", runner.Survived, runner.Killed, runner.Survived},
+		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, breach, runner.Void},
+		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, held(), runner.Void},
+		"the scaffold holds":                {"a", runner.Killed, runner.Survived, held(), runner.Killed},
+		"it does not apply there":           {"a", runner.Killed, runner.Survived, verdict.Skip("no IPv6"), runner.Killed},
+		"denied in another way":             {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.UnexpectedClass, ""), runner.Killed},
+		"the exposure is not there":         {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.DisclosedAbsent, ""), runner.Killed},
+		"the scaffold's probe is lost":      {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.NoFrame, ""), runner.Void},
+		"the scaffold's control fails":      {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.ControlFailed, ""), runner.Void},
+		"the scaffold is gone":              {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.TargetGone, ""), runner.Void},
+		"nobody saw the scaffold's flows":   {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.WitnessDead, ""), runner.Void},
+		"the scaffold was not attacked":     {"a", runner.Killed, runner.Survived, verdict.Result{}, runner.Void},
+		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, breach, runner.Killed},
+		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, breach, runner.Killed},
+		"it had survived":                   {"a", runner.Survived, runner.Killed, breach, runner.Survived},
 	} {
 		cells := []runner.Kill{{Mutant: c.mutant, Scenario: "net.attack", Fate: c.fate}}
-		got := unscaffolded(cells, m, []runner.Kill{{Mutant: "s", Scenario: "net.other", Fate: runner.Killed}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold}})
+		got := unscaffolded(cells, m, []runner.Kill{
+			{Mutant: "s", Scenario: "net.other", Fate: runner.Killed, Result: breach}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold, Result: c.says}})
 		require.Len(t, got, 1)
 		assert.Equal(t, c.want, got[0].Fate, name)
 	}
