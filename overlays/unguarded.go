@@ -125,7 +125,9 @@ func (r rendering) takeFrom(fields map[string]string, o unstructured.Unstructure
 	}
 	i := slices.IndexFunc(r.objects, func(x unstructured.Unstructured) bool {
 		if x.GetKind() == "Namespace" && o.GetKind() == "Namespace" {
-			return x.GetName() == r.Namespace() && o.GetName() == hardened[r.Base].namespace
+			// The service's namespace is called as the runs' one, with an ending.
+			ending, ok := strings.CutPrefix(o.GetName(), hardened[r.Base].namespace)
+			return ok && x.GetName() == r.Namespace()+ending
 		}
 		return x.GetKind() == o.GetKind() && (x.GetName() == o.GetName() || x.GetName() == r.own(o.GetName()))
 	})

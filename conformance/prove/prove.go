@@ -69,10 +69,10 @@ type Options struct {
 // undoTimeout bounds the time for taking one mutant down, also after a Ctrl-C.
 const undoTimeout = 90 * time.Second
 
-// mustHold returns the scenarios that must still hold in the mutant. A mutant of
-// the very scenario that serves as canary has none of its own. Neither has one of
-// which only the API server is asked, and which names something that must hold: a
-// sandbox in which no program runs any more would answer nothing there.
+// mustHold returns the scenarios that must still hold in the mutant. For a mutant of
+// the very scenario that serves as canary these are its own alone, and so they are for
+// one of which only the API server is asked, and which names something that must hold:
+// a sandbox in which no program runs any more would answer nothing there.
 func (o Options) mustHold(m Mutant) []string {
 	own := slices.Concat(m.Kills, m.Holds)
 	if slices.Contains(own, o.Canary) || len(m.Holds) > 0 && !slices.ContainsFunc(own, o.runsCode) {
@@ -105,6 +105,11 @@ func Prove(ctx context.Context, o Options) (kills []runner.Kill, residue []strin
 		}
 		if len(m.Kills) == 0 {
 			return nil, nil, fmt.Errorf("reading mutant %s: it kills no scenario", m.ID)
+		}
+	}
+	for _, m := range o.Mutants {
+		if len(o.mustHold(m)) == 0 {
+			return nil, nil, fmt.Errorf("reading mutant %s: nothing has to hold on it, so that whatever breaks its sandboxes would kill it; name something in its holds", m.ID)
 		}
 	}
 	restore, err := o.Stage.Scaffold(ctx)
@@ -156,9 +161,27 @@ func unscaffolded(cells []runner.Kill, mutants []Mutant, scaffolds []runner.Kill
 		case runner.Void:
 			c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s shows nothing: %s", m.Scaffold, s.Detail)
 		case runner.Survived:
+			if !denied(s.Result) {
+				c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s could not be judged: %s", m.Scaffold, s.Detail)
+			}
 		}
 	}
 	return cells
+}
+
+// denied tells whether a result that is no breach shows that the attack was denied: it
+// held, or was denied in another way than the scenario expects, or the exposure that is
+// disclosed was not even there. Of any other it is not known what the attack would have
+// found.
+func denied(r verdict.Result) bool {
+	switch r.Verdict() {
+	case verdict.Held, verdict.NotApplicable:
+		return true
+	case verdict.Inconclusive:
+		return r.Reason() == verdict.UnexpectedClass || r.Reason() == verdict.DisclosedAbsent
+	case verdict.NotRun, verdict.Breached:
+	}
+	return false
 }
 
 // all runs the mutants that are confined to their namespace side by side, then

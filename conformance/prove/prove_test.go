@@ -24,7 +24,7 @@ import (
 func registry(t *testing.T) *suite.Registry {
 	t.Helper()
 	var r suite.Registry
-	for _, id := range []string{"net.attack", "honest.work"} {
+	for _, id := range []string{"net.attack", "honest.work", "other.work"} {
 		require.NoError(t, r.Add(suite.Scenario{
 			ID: id, Title: "Try", About: "It.", Claims: []string{"AS-06"}, Kind: suite.Guarantee, Severity: suite.High,
 			Attack:  func(context.Context, *probe.Env) []verdict.Step { return nil },
@@ -46,9 +46,11 @@ func run(t *testing.T, attack, honest verdict.Result) *runner.Run {
 	r := registry(t)
 	a, _ := r.Get("net.attack")
 	h, _ := r.Get("honest.work")
+	o, _ := r.Get("other.work")
 	return &runner.Run{Outcomes: []runner.Outcome{
 		{Scenario: a, Result: attack, Rounds: []runner.Round{{Result: attack}}},
 		{Scenario: h, Result: honest, Rounds: []runner.Round{{Result: honest}}},
+		{Scenario: o, Result: held(), Rounds: []runner.Round{{Result: held()}}},
 	}}
 }
 
@@ -288,7 +290,7 @@ func (s *twice) Attack(context.Context, Mutant, []*suite.Scenario) (*runner.Run,
 
 func TestASecondTryChangesNoAnswerOfTheFirst(t *testing.T) {
 	unsure, through := verdict.Unsure(verdict.NoFrame, "lost"), verdict.Breach("through")
-	m := Mutant{ID: "two", Kills: []string{"net.attack", "honest.work"}}
+	m := Mutant{ID: "two", Kills: []string{"net.attack", "honest.work"}, Holds: []string{"other.work"}}
 	for name, c := range map[string]struct {
 		first, second verdict.Result
 		want          runner.Fate
@@ -346,6 +348,25 @@ func TestAMutantOfAnUnknownScenarioIsRefusedBeforeAnythingChanges(t *testing.T) 
 	assert.Empty(t, s.log)
 }
 
+// A mutant of the canary itself is killed by whatever ends its sandboxes, unless
+// something else has to hold there.
+func TestAMutantOnWhichNothingHasToHoldIsRefused(t *testing.T) {
+	s := &stage{t: t}
+	o := Options{Stage: s, Mutants: []Mutant{{ID: "x", Kills: []string{"honest.work"}}}, Scenarios: registry(t), Canary: "honest.work"}
+	_, _, err := Prove(t.Context(), o)
+	require.ErrorContains(t, err, "nothing has to hold")
+	assert.Empty(t, s.log)
+
+	all, err := overlays.LoadMutants()
+	require.NoError(t, err)
+	for _, m := range all {
+		p, ok := suite.ProfileByID(m.Base)
+		require.True(t, ok, m.ID)
+		o := Options{Scenarios: scenarios.Registry, Canary: p.Canary}
+		assert.NotEmpty(t, o.mustHold(Mutant{ID: m.ID, Kills: m.Kills, Holds: m.Holds}), m.ID)
+	}
+}
+
 func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 	r := registry(t)
 	attack, _ := r.Get("net.attack")
@@ -358,21 +379,32 @@ func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 
 func TestWhatTheScaffoldShowsIsNoKillOfAMutant(t *testing.T) {
 	m := []Mutant{{ID: "a", Scaffold: "s"}, {ID: "b", Scaffold: "other"}, {ID: "reference"}}
+	breach := verdict.Breach("through")
 	for name, c := range map[string]struct {
 		mutant   string
 		fate     runner.Fate
 		scaffold runner.Fate
+		says     verdict.Result // of the scaffold
 		want     runner.Fate
 	}{
-		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, runner.Void},
-		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, runner.Void},
-		"the scaffold holds":                {"a", runner.Killed, runner.Survived, runner.Killed},
-		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, runner.Killed},
-		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, runner.Killed},
-		"it had survived":                   {"a", runner.Survived, runner.Killed, runner.Survived},
+		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, breach, runner.Void},
+		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, held(), runner.Void},
+		"the scaffold holds":                {"a", runner.Killed, runner.Survived, held(), runner.Killed},
+		"it does not apply there":           {"a", runner.Killed, runner.Survived, verdict.Skip("no IPv6"), runner.Killed},
+		"denied in another way":             {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.UnexpectedClass, ""), runner.Killed},
+		"the exposure is not there":         {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.DisclosedAbsent, ""), runner.Killed},
+		"the scaffold's probe is lost":      {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.NoFrame, ""), runner.Void},
+		"the scaffold's control fails":      {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.ControlFailed, ""), runner.Void},
+		"the scaffold is gone":              {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.TargetGone, ""), runner.Void},
+		"nobody saw the scaffold's flows":   {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.WitnessDead, ""), runner.Void},
+		"the scaffold was not attacked":     {"a", runner.Killed, runner.Survived, verdict.Result{}, runner.Void},
+		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, breach, runner.Killed},
+		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, breach, runner.Killed},
+		"it had survived":                   {"a", runner.Survived, runner.Killed, breach, runner.Survived},
 	} {
 		cells := []runner.Kill{{Mutant: c.mutant, Scenario: "net.attack", Fate: c.fate}}
-		got := unscaffolded(cells, m, []runner.Kill{{Mutant: "s", Scenario: "net.other", Fate: runner.Killed}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold}})
+		got := unscaffolded(cells, m, []runner.Kill{
+			{Mutant: "s", Scenario: "net.other", Fate: runner.Killed, Result: breach}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold, Result: c.says}})
 		require.Len(t, got, 1)
 		assert.Equal(t, c.want, got[0].Fate, name)
 	}

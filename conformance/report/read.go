@@ -10,6 +10,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/stockade-dev/stockade/conformance/runner"
 	"github.com/stockade-dev/stockade/conformance/verdict"
@@ -72,8 +73,8 @@ func (r *Report) JSON(w io.Writer) error {
 }
 
 // Validate checks that a report adds up: every id once, counts and claims as
-// the results have them, and every Held carried by the recorded evidence when
-// it is judged again.
+// the results have them, every Held carried by the recorded evidence when it is
+// judged again, and no waiver that a run would have refused.
 func (r *Report) Validate() error {
 	seen := map[string]bool{}
 	for _, x := range r.Results {
@@ -102,11 +103,31 @@ func (r *Report) Validate() error {
 			return fmt.Errorf("mutant %q has the unknown fate %q", m.ID, m.Fate)
 		}
 	}
+	if err := r.validateWaivers(seen); err != nil {
+		return err
+	}
 	if got := r.count(); got != r.Summary {
 		return fmt.Errorf("the summary says %q and %s, the results say %q and %s", Clean(r.Summary.Text), r.Summary.Verdict, got.Text, got.Verdict)
 	}
 	if want := claims(r.Results); len(want)+len(r.Claims) > 0 && !reflect.DeepEqual(want, r.Claims) {
 		return errors.New("the claims do not follow from the results")
+	}
+	return nil
+}
+
+// validateWaivers checks that the waivers, on which the exit code rests, are such as
+// a run would have taken when this one began.
+func (r *Report) validateWaivers(results map[string]bool) error {
+	seen := map[string]bool{}
+	for _, w := range r.Waivers {
+		// They were read a little before the beginning, maybe on the day before.
+		if err := w.check(func(id string) bool { return results[id] }, r.Started.Add(-time.Hour)); err != nil {
+			return fmt.Errorf("the waiver for %q: %w", Clean(w.Scenario), err)
+		}
+		if seen[w.Scenario] {
+			return fmt.Errorf("%q is waived twice", w.Scenario)
+		}
+		seen[w.Scenario] = true
 	}
 	return nil
 }

@@ -70,6 +70,40 @@ func TestAWaiverChangesTheExitCodeAndNoVerdict(t *testing.T) {
 	require.NoError(t, r.Validate())
 }
 
+// Whoever could write a waiver into a kept report as they like would make its exit
+// code zero.
+func TestAReportWithAWaiverThatNoRunWouldTakeIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Report)
+		want   string
+	}{
+		"as the run took it": {func(*Report) {}, ""},
+		"a run at midnight":  {func(r *Report) { r.Started = time.Date(2026, 11, 30, 0, 0, 5, 0, time.UTC) }, ""},
+		"expired":            {func(r *Report) { r.Waivers[0].Expires = "2026-11-28" }, "expired"},
+		"without a reason":   {func(r *Report) { r.Waivers[0].Reason = "" }, "must be set"},
+		"without an owner":   {func(r *Report) { r.Waivers[0].Owner = "" }, "must be set"},
+		"without an end":     {func(r *Report) { r.Waivers[0].Expires = "" }, "must be set"},
+		"without a scenario": {func(r *Report) { r.Waivers[0].Scenario = "" }, "must be set"},
+		"of another report":  {func(r *Report) { r.Waivers[0].Scenario = "of.another-run" }, "no such scenario"},
+		"twice":              {func(r *Report) { r.Waivers = append(r.Waivers, r.Waivers[0]) }, "waived twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := made(t)
+			require.Empty(t, r.Waive([]Waiver{waiver("egress.metadata")}))
+			require.Len(t, r.Waivers, 1)
+			c.change(r)
+			var b bytes.Buffer
+			require.NoError(t, r.JSON(&b))
+			_, err := Read(&b)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
 func TestTheExitCode(t *testing.T) {
 	exitCode := func(change func(*runner.Run), kills ...runner.Kill) int {
 		run := sample()

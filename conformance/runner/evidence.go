@@ -75,39 +75,54 @@ func (sc *scene) lookAtPod(ctx context.Context) {
 }
 
 // lookAtFlows reads Hubble's export until every scenario that asks for flows
-// has them, or the time for it is over: the export is written behind.
+// has them, or the time for it is over: the export is written behind. The last
+// reading counts, but for a packet that was seen to get through: no later reading,
+// and none that fails, makes that one undone.
 func (sc *scene) lookAtFlows(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sc.r.o.Timeouts.Arrive)
 	defer cancel()
-	_ = until(ctx, 300*time.Millisecond, func() bool { // the last reading counts
-		flows := map[string][]witness.Flow{}
-		for _, t := range sc.trials {
+	sc.flowBreaches = map[int]verdict.Statement{}
+	_ = until(ctx, 300*time.Millisecond, func() bool {
+		sc.flows, sc.flowErr = sc.readFlows(ctx)
+		done := true
+		for i, t := range sc.trials {
 			w, ok := flowWitness(t.s)
 			if !ok {
 				continue
 			}
-			for _, node := range sc.flowNodes(t.s, w) {
-				if _, has := flows[node]; has {
-					continue
-				}
-				rctx, rcancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-				flows[node], sc.flowErr = sc.r.o.Ground.Flows(rctx, node)
-				rcancel()
-				if sc.flowErr != nil {
-					return false
-				}
+			s := sc.judgeFlows(i, w)
+			if s.Breach {
+				sc.flowBreaches[i] = s
 			}
+			done = done && (s.Breach || s.Live && s.Agrees)
 		}
-		sc.flows = flows
-		for i, t := range sc.trials {
-			if w, ok := flowWitness(t.s); ok {
-				if s := sc.judgeFlows(i, w); !s.Breach && (!s.Live || !s.Agrees) {
-					return false
-				}
-			}
-		}
-		return true
+		return done
 	})
+}
+
+// readFlows reads the flows of every node that a scenario is judged by. With an
+// error they are those of the nodes that were read before it.
+func (sc *scene) readFlows(ctx context.Context) (map[string][]witness.Flow, error) {
+	flows := map[string][]witness.Flow{}
+	for _, t := range sc.trials {
+		w, ok := flowWitness(t.s)
+		if !ok {
+			continue
+		}
+		for _, node := range sc.flowNodes(t.s, w) {
+			if _, has := flows[node]; has {
+				continue
+			}
+			rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			read, err := sc.r.o.Ground.Flows(rctx, node)
+			cancel()
+			if err != nil {
+				return flows, err
+			}
+			flows[node] = read
+		}
+	}
+	return flows, nil
 }
 
 func flowWitness(s *suite.Scenario) (suite.Witness, bool) {
@@ -138,11 +153,21 @@ func (sc *scene) flowNodes(s *suite.Scenario, w suite.Witness) []string {
 	return out
 }
 
+// judgeFlows judges a case by the flows that were read. What could not be read
+// leaves nothing to be concluded from the rest but a breach.
 func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
-	s := sc.trials[i].s
-	if sc.flowErr != nil {
+	if s, seen := sc.flowBreaches[i]; seen {
+		return s
+	}
+	s := sc.weighFlows(i, w)
+	if sc.flowErr != nil && !s.Breach {
 		return verdict.Statement{Witness: suite.Flows, Detail: sc.flowErr.Error()}
 	}
+	return s
+}
+
+func (sc *scene) weighFlows(i int, w suite.Witness) verdict.Statement {
+	s := sc.trials[i].s
 	if w.Flow == nil || w.Flow.To == nil {
 		return verdict.Statement{Witness: suite.Flows, Detail: "the scenario does not say which flow to look for"}
 	}

@@ -63,6 +63,9 @@ type scene struct {
 	watchEnd error                     // how the reader of the numbers ended
 	flows    map[string][]witness.Flow // by node
 	flowErr  error
+	// flowBreaches are what was seen to get through, by trial, in any reading.
+	flowBreaches map[int]verdict.Statement
+
 	base     witness.Baseline
 	baseErr  error
 	facts    suite.PodFacts

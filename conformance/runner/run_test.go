@@ -5,6 +5,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -116,6 +117,53 @@ func TestFlowsMustShowAPolicyDrop(t *testing.T) {
 	o = only(t, f.run(t))
 	assert.Equal(t, verdict.Breached, o.Result.Verdict(), said(o))
 	assert.Contains(t, o.Result.Detail(), "flows")
+}
+
+// rotating is a ground whose export of flows is read once, or once for each node,
+// and then no more.
+type rotating struct {
+	*ground
+	read map[string]int
+	lost func(node string, before int) bool
+}
+
+func (r *rotating) Flows(ctx context.Context, node string) ([]witness.Flow, error) {
+	before := r.read[node]
+	r.read[node]++
+	if r.lost(node, before) {
+		return nil, errors.New("the export is gone")
+	}
+	return r.ground.Flows(ctx, node)
+}
+
+// One scenario's packet gets through while another's drop is awaited, or while
+// the flows of another node cannot be read.
+func TestAPacketThatWasSeenToGetThroughIsNotForgotten(t *testing.T) {
+	toPublic := func(site probe.Site) []string { return []string{site.PublicTCP} }
+	through, waiting := scenario("net.connect", denied), scenario("net.waits", denied)
+	through.Witnesses = []suite.Witness{{Name: suite.Flows, Flow: &suite.Flow{To: toPublic}}}
+	waiting.Witnesses = []suite.Witness{{Name: suite.Flows, Flow: &suite.Flow{Servers: true, To: func(probe.Site) []string { return []string{"10.96.0.7:80"} }}}}
+	const line = `{"flow":{"time":"T","verdict":"FORWARDED","trace_observation_point":"TO_STACK","IP":{"source":%q,"destination":"203.0.113.7"},"l4":{"TCP":{"destination_port":8080}}}}`
+	for name, lost := range map[string]func(string, int) bool{
+		"the second reading fails":    func(_ string, before int) bool { return before > 0 },
+		"another node is never read":  func(node string, _ int) bool { return node == "system" },
+		"all that is read is the one": func(string, int) bool { return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := setup(t, through, waiting)
+			f.o.Timeouts.Arrive = 500 * time.Millisecond
+			f.ground.furnish = func(fd *Field) { fd.Servers = []string{"system"} }
+			at := time.Now().Add(time.Second)
+			for _, from := range []string{"10.0.0.3", "10.0.0.1"} {
+				f.ground.flows = append(f.ground.flows, flow(t, fmt.Sprintf(line, from), at))
+			}
+			f.o.Ground = &rotating{ground: f.ground, read: map[string]int{}, lost: lost}
+			run := f.run(t)
+			require.Len(t, run.Outcomes, 2)
+			assert.Equal(t, verdict.Breached, run.Outcomes[0].Result.Verdict(), said(run.Outcomes[0]))
+			assert.Equal(t, verdict.Inconclusive, run.Outcomes[1].Result.Verdict(), said(run.Outcomes[1]))
+		})
+	}
 }
 
 func TestAServiceIsLookedForByWhatIsBehindIt(t *testing.T) {

@@ -59,6 +59,8 @@ func (s *Scenario) check() error {
 		return fmt.Errorf("exactly one of Attack and Ask must be set")
 	case s.Ask != nil && s.AskControl == nil:
 		return fmt.Errorf("a scenario of the API needs AskControl")
+	case s.SelfReported && (s.Ask == nil || !s.Calls()):
+		return fmt.Errorf("no server runs a program whose word it could go by (SelfReported)")
 	case s.Attack != nil && s.Control.Why == "":
 		return fmt.Errorf("it has no positive control (Control.Why is empty)")
 	case len(s.Accept) == 0 && s.Kind != Function:

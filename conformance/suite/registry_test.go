@@ -38,6 +38,7 @@ func TestADeclarationThatCouldBeVacuousIsRefused(t *testing.T) {
 		"an id with two dots":  func(s *Scenario) { s.ID = "net.a.thing" },
 		"a dash at the end":    func(s *Scenario) { s.ID = "net-.thing" },
 		"no severity":          func(s *Scenario) { s.Severity = "" },
+		"nobody's own report":  func(s *Scenario) { s.SelfReported = true },
 		"an API without control": func(s *Scenario) {
 			s.Attack, s.Ask = nil, func(context.Context, *APIEnv) []verdict.Step { return nil }
 		},

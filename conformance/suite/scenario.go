@@ -397,6 +397,9 @@ type Scenario struct {
 	// run programs: they get the means only then ([APIEnv]'s Execute and
 	// [SessionServer]). Those that are made As somebody do so too.
 	Server bool
+	// SelfReported says that the verdict goes by what programs printed which the
+	// target's server ran in its sandboxes, and by the word of nobody else.
+	SelfReported bool
 	// Stores says that the API actions store objects, of which Pods may start: those
 	// of the others can only ask for dry runs.
 	Stores bool
@@ -454,7 +457,9 @@ func (s *Scenario) Question() bool {
 // Calls tells whether the scenario calls a server of the target's own.
 func (s *Scenario) Calls() bool { return s.Server || len(s.As) > 0 }
 
-// ProbeOnly tells whether the verdict rests on the probe's word alone: the
-// attack is made in a Pod, and no witness has to speak for it. What the API
-// server answers, the runner hears itself.
-func (s *Scenario) ProbeOnly() bool { return s.Attack != nil && len(s.Witnesses) == 0 }
+// ProbeOnly tells whether the verdict rests on the word of code in a sandbox alone: of
+// the probe, or of programs that a server ran there, and no witness has to speak for
+// it. What the API server or the target's own server answers, the runner hears itself.
+func (s *Scenario) ProbeOnly() bool {
+	return (s.Attack != nil || s.SelfReported) && len(s.Witnesses) == 0
+}

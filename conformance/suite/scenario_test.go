@@ -46,3 +46,22 @@ func TestAQuestionIsAskedOfTheAPIServerAndOfNobodyElse(t *testing.T) {
 		assert.Equal(t, c.want, c.s.Question(), name)
 	}
 }
+
+func TestWhoseWordAVerdictRestsOn(t *testing.T) {
+	ask := func(context.Context, *APIEnv) []verdict.Step { return nil }
+	attack := func(context.Context, *probe.Env) []verdict.Step { return nil }
+	witnesses := []Witness{{Name: APIServer}}
+	for name, c := range map[string]struct {
+		s    Scenario
+		want bool
+	}{
+		"the probe's":                          {Scenario{Attack: attack}, true},
+		"a witness's as well":                  {Scenario{Attack: attack, Witnesses: witnesses}, false},
+		"the API server's":                     {Scenario{Ask: ask}, false},
+		"a server's":                           {Scenario{Ask: ask, Server: true}, false},
+		"that of a program which it ran":       {Scenario{Ask: ask, Server: true, SelfReported: true}, true},
+		"that of a program and of a witness's": {Scenario{Ask: ask, Server: true, SelfReported: true, Witnesses: witnesses}, false},
+	} {
+		assert.Equal(t, c.want, c.s.ProbeOnly(), name)
+	}
+}

@@ -51,6 +51,7 @@ func readEvidence() ([]recorded, error) {
 		if err != nil {
 			return nil, err
 		}
+		ownWord(r)
 		marks := map[string]report.Mark{}
 		for _, row := range report.Compare(all.Registry.All(), r).Rows {
 			for _, m := range row.Cells[0] {
@@ -80,6 +81,16 @@ func readReport(path string) (*report.Report, error) {
 		return nil, fmt.Errorf("reading the evidence in %s: %w", path, err)
 	}
 	return r, nil
+}
+
+// ownWord marks what rests on the word of the code in the sandbox as it is known by now:
+// a report may be older than its scenarios' declarations, whose property that is.
+func ownWord(r *report.Report) {
+	for i, x := range r.Results {
+		if s, ok := all.Registry.Get(x.ID); ok {
+			r.Results[i].ProbeOnly = x.ProbeOnly || s.ProbeOnly()
+		}
+	}
 }
 
 // belongs returns an error for a report that does not say what its place in the

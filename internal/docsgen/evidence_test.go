@@ -67,6 +67,15 @@ func TestEvidenceThatIsNoneIsRefused(t *testing.T) {
 	assert.NoError(t, belongs("plan-gke", plan))
 }
 
+func TestAnOldReportIsMarkedAsItIsKnownByNow(t *testing.T) {
+	r := &report.Report{Results: []report.Result{
+		{ID: "playground.run-limits"}, {ID: "playground.every-pod"}, {ID: "playground.every-pod", ProbeOnly: true}, {ID: "is.gone"}}}
+	ownWord(r)
+	for i, want := range []bool{true, false, true, false} {
+		assert.Equal(t, want, r.Results[i].ProbeOnly, "result %d", i)
+	}
+}
+
 // last is the last round of a scenario that was held.
 func last(r *report.Report, id string) *report.Round {
 	i := slices.IndexFunc(r.Results, func(x report.Result) bool { return x.ID == id && x.Verdict == verdict.Held })

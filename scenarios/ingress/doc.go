@@ -15,6 +15,8 @@ package ingress
 
 import (
 	"context"
+	"net"
+	"strconv"
 
 	"github.com/stockade-dev/stockade/conformance/probe"
 	"github.com/stockade-dev/stockade/conformance/suite"
@@ -33,9 +35,12 @@ func knock(ctx context.Context, env *probe.Env) []verdict.Step {
 	})
 }
 
+// own is where the attack knocks, and all else of the sandbox: a drop counts only of
+// the one, or a sandbox that sends something else, which is dropped rightly, would be
+// believed; what gets through is a breach wherever it goes.
 func own(s probe.Site) []string {
-	if s.Own == "" {
+	if s.Own == "" || s.ListenPort == 0 {
 		return nil
 	}
-	return []string{s.Own}
+	return []string{net.JoinHostPort(s.Own, strconv.Itoa(s.ListenPort)), s.Own}
 }

@@ -44,7 +44,8 @@ func TestASandboxThatLetsOneInIsFound(t *testing.T) {
 func TestWithoutAnAddressNothingIsTried(t *testing.T) {
 	assert.False(t, knock(t.Context(), &probe.Env{})[0].Class.IsEvidence())
 	assert.Empty(t, own(probe.Site{}))
-	assert.Equal(t, []string{"10.0.0.9"}, own(probe.Site{Own: "10.0.0.9"}))
+	assert.Empty(t, own(probe.Site{Own: "10.0.0.9"}), "a drop of anything at all is none of the attack")
+	assert.Equal(t, []string{"10.0.0.9:47321", "10.0.0.9"}, own(probe.Site{Own: "10.0.0.9", ListenPort: 47321}))
 }
 
 func TestTheDefaultPolicyIsAttackedToo(t *testing.T) {

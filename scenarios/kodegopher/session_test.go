@@ -888,6 +888,9 @@ func TestOnlyWhatIsOutsideOfPersistIsLeft(t *testing.T) {
 	assert.Equal(t, verdict.Unknown, judgeLeft(did{Text: "out of time"}).Class)
 	assert.True(t, judgeKept("c", did{OK: true, Text: "c"}).OK)
 	assert.Equal(t, verdict.Absent, judgeKept("c", did{OK: true, Text: "d"}).Class)
+	assert.Equal(t, verdict.Absent, judgeKept("c", did{Denial: "absent"}).Class)
+	assert.Equal(t, verdict.Unknown, judgeKept("c", did{Text: "too many open files"}).Class, "the file may be there")
+	assert.Equal(t, verdict.Unknown, judgeKept("c", did{Denial: "permission"}).Class)
 	assert.Equal(t, verdict.MustWork, judgeKept("c", did{}).Expect)
 }
 
@@ -979,16 +982,23 @@ func TestASandboxIsToldFromTheOneBeforeItByMoreThanItsName(t *testing.T) {
 		assert.Equal(t, c.class == "", s.OK, name)
 	}
 	had := []suite.Holding{{Claim: "c1", Sandbox: "kg-0", UID: "u1"}}
+	untold := []suite.Holding{{Claim: "c1", Sandbox: "kg-0"}}
+	other := []suite.Holding{{Claim: "c2", Sandbox: "kg-0", UID: "u2"}}
 	for name, c := range map[string]struct {
-		now   []suite.Holding
-		class verdict.Class
+		before, now []suite.Holding
+		class       verdict.Class
 	}{
-		"its own, under a new claim": {[]suite.Holding{{Claim: "c2", Sandbox: "kg-0", UID: "u1"}}, ""},
-		"a namesake":                 {[]suite.Holding{{Claim: "c2", Sandbox: "kg-0", UID: "u2"}}, verdict.Absent},
-		"none that is known":         {[]suite.Holding{{Claim: "c2"}}, verdict.Unknown},
-		"none at all":                {nil, verdict.Unknown},
+		"its own, under a new claim":    {had, []suite.Holding{{Claim: "c2", Sandbox: "kg-0", UID: "u1"}}, ""},
+		"its own, beside an unknown":    {had, []suite.Holding{{Claim: "c3"}, {Claim: "c2", Sandbox: "kg-0", UID: "u1"}}, ""},
+		"a namesake":                    {had, other, verdict.Absent},
+		"a namesake, beside an unknown": {had, append(slices.Clone(other), suite.Holding{Claim: "c3", Sandbox: "kg-1"}), verdict.Unknown},
+		"the one before is not told":    {untold, other, verdict.Unknown},
+		"one of those before is not":    {slices.Concat(had, untold), other, verdict.Unknown},
+		"nothing is known of before":    {nil, other, verdict.Unknown},
+		"none that is known":            {had, []suite.Holding{{Claim: "c2"}}, verdict.Unknown},
+		"none at all":                   {had, nil, verdict.Unknown},
 	} {
-		s := sameBox("x", had, c.now)
+		s := sameBox("x", c.before, c.now)
 		assert.Equal(t, c.class, s.Class, name)
 		assert.Equal(t, c.class == "", s.OK, name)
 	}

@@ -120,18 +120,21 @@ func afterwards(ctx context.Context, env *suite.APIEnv, canary string, held []su
 }
 
 // sameBox tells whether one of the sandboxes that a user has now is one that the
-// user had: by its UID, which is nobody else's, whatever it is called. It is a pure
+// user had: by its UID, which is nobody else's, whatever it is called. Where the API
+// server does not tell one's UID, it has not said that it is another. It is a pure
 // function.
 func sameBox(name string, before, now []suite.Holding) verdict.Step {
-	some := false
+	if len(before) == 0 || len(now) == 0 {
+		return probe.Failed(name, verdict.Unknown, "the API server knows of %d sandboxes of the session before, and of %d of the new one", len(before), len(now))
+	}
+	nameless := func(h suite.Holding) bool { return h.UID == "" }
 	for _, h := range now {
-		some = some || h.UID != ""
-		if h.UID != "" && slices.ContainsFunc(before, func(b suite.Holding) bool { return b.UID == h.UID }) {
+		if !nameless(h) && slices.ContainsFunc(before, func(b suite.Holding) bool { return b.UID == h.UID }) {
 			return probe.Reached(name, "%.60q was that session's, too", h.Sandbox)
 		}
 	}
-	if !some {
-		return probe.Failed(name, verdict.Unknown, "the API server knows of no sandbox of the new session")
+	if slices.ContainsFunc(before, nameless) || slices.ContainsFunc(now, nameless) {
+		return probe.Failed(name, verdict.Unknown, "the API server does not tell which sandbox one of the claims has")
 	}
 	return probe.Failed(name, verdict.Absent, "the API server says that it is another one")
 }
@@ -169,11 +172,15 @@ func judgeLeft(d did) verdict.Step {
 }
 
 // judgeKept reads what a later call found in /app/persist: what was kept there,
-// or the claim is broken. It is a pure function.
+// or the claim is broken. That a file could not be read does not say that it was not
+// kept. It is a pure function.
 func judgeKept(canary string, d did) verdict.Step {
 	step := mustWork(probe.Failed("find in /app/persist what was kept there", verdict.Absent, "it holds %.80q (%.40q)", d.Text, d.Denial))
-	if d.OK && d.Text == canary {
+	switch {
+	case d.OK && d.Text == canary:
 		step.OK, step.Class, step.Detail = true, "", "it is there"
+	case !d.OK && d.Denial != string(verdict.Absent):
+		step.Class = verdict.Unknown
 	}
 	return step
 }

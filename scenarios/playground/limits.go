@@ -62,10 +62,11 @@ func runLimits() suite.Scenario {
 		AskControl: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 			return []verdict.Step{ordinary(ctx, env)}
 		},
-		Server:  true,
-		Accept:  []verdict.Class{verdict.Permission, verdict.Confined},
-		Timeout: runTime,
-		Mutants: []string{"playground-no-rlimits"},
+		Server:       true,
+		SelfReported: true,
+		Accept:       []verdict.Class{verdict.Permission, verdict.Confined},
+		Timeout:      runTime,
+		Mutants:      []string{"playground-no-rlimits"},
 	}
 }
 

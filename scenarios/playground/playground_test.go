@@ -397,6 +397,15 @@ func service(answers ...suite.Execution) func(context.Context, suite.Program) (s
 	}
 }
 
+// Whatever a run says of itself, nobody outside of it has seen.
+func TestWhatRunsSayOfThemselvesIsMarked(t *testing.T) {
+	for _, s := range []suite.Scenario{runLimits(), ownUID(), raiseLimits()} {
+		assert.True(t, s.ProbeOnly(), s.ID)
+	}
+	service := memoryError()
+	assert.False(t, service.ProbeOnly(), "it is the service's word")
+}
+
 func TestUserIDsAreCompared(t *testing.T) {
 	printed := func(uid string, began, ended int) suite.Execution {
 		return suite.Execution{Status: "ok", Stdout: fmt.Sprintf("%s %d.5 %d.25\n", uid, began, ended)}

@@ -34,11 +34,12 @@ func ownUID() suite.Scenario {
 			}
 			return []verdict.Step{*step}
 		},
-		Live:    true,
-		Server:  true,
-		Accept:  []verdict.Class{verdict.Absent},
-		Timeout: runTime,
-		Mutants: []string{"playground-one-uid"},
+		Live:         true,
+		Server:       true,
+		SelfReported: true,
+		Accept:       []verdict.Class{verdict.Absent},
+		Timeout:      runTime,
+		Mutants:      []string{"playground-one-uid"},
 	}
 }
 
