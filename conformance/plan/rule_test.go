@@ -427,6 +427,7 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 			"spec": obj{"podTemplate": obj{"spec": obj{"hostNetwork": true}}}})},
 		"secrets left out":     {"plan.perimeter-services", leftOut("secretmanager.googleapis.com")},
 		"credentials left out": {"plan.perimeter-services", leftOut("iamcredentials.googleapis.com")},
+		"autoscaling left out": {"plan.perimeter-services", leftOut("autoscaling.googleapis.com")},
 		"a policy for elsewhere": {"plan.allow-list", func(g *Graph) bool {
 			// The list is in another namespace than the template, whose own policy is sound.
 			return set(templateType, "metadata.namespace", "other")(g) && append1("kubernetes:networking.k8s.io/v1:NetworkPolicy",

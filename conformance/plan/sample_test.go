@@ -81,7 +81,7 @@ func standard() Graph {
 		"admissionWhitelistPatterns": []any{obj{"namePattern": "r-docker.pkg.dev/p/images/**"}},
 	})
 	restricted := []any{"container.googleapis.com"}
-	for _, s := range slices.Concat(exits, identities) {
+	for _, s := range slices.Concat(exits, identities, underGKE) {
 		restricted = append(restricted, s)
 	}
 	add(typePerimeter, "perimeter", obj{"useExplicitDryRunSpec": false, "status": obj{
