@@ -32,6 +32,7 @@ func dnsWants() (out []want) {
 		"x-googleapis-com": {"googleapis.com.", "restricted.googleapis.com."},
 		"x-gcr-io":         {"gcr.io.", "gcr.io."},
 		"x-pkg-dev":        {"pkg.dev.", "pkg.dev."},
+		"x-gke-goog":       {"gke.goog.", "gke.goog."},
 	} {
 		out = append(out,
 			want{tZone, zone, obj{"dnsName": names[0], "visibility": "private", "privateVisibilityConfig": obj{"networks": []any{obj{"networkUrl": network}}}},
