@@ -299,6 +299,7 @@ func TestGoogleRefusesWhatCannotBe(t *testing.T) {
 		"the reserved taint without gVisor":  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/taints": reserved}), "reserved"},
 		"the reserved label without gVisor":  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/labels": values{reservedKey: "gvisor"}}), "reserved"},
 		"gVisor on Ubuntu":                   {typePool, with(gvisor, values{"name": "other", "nodeConfig/imageType": "UBUNTU_CONTAINERD"}), "COS_CONTAINERD"},
+		"a disk that the machine lacks":      {typePool, with(poolInputs, values{"name": "other", "nodeConfig/machineType": "n4-standard-4", "nodeConfig/diskType": "pd-balanced"}), "cannot be used by n4-standard-4"},
 		"a pool of no cluster":               {typePool, with(poolInputs, values{"name": "other", "cluster": "lost"}), "404"},
 		"too few processes":                  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/kubeletConfig/podPidsLimit": 100.0}), "podPidsLimit"},
 		"a minimum above its maximum":        {typePool, with(poolInputs, values{"name": "other", "autoscaling": values{"totalMinNodeCount": 3.0, "totalMaxNodeCount": 1.0}}), "minimum above"},
