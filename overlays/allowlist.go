@@ -73,10 +73,16 @@ const (
 	dnsValue     = "kube-dns"
 )
 
-// nodeLocalDNS is where a node's own DNS cache listens: always on Autopilot, on
-// demand on Standard. Cloud DNS answers at the metadata server's address, which
-// an allow-list must not open, so clusters of ours have kube-dns.
-const nodeLocalDNS = "169.254.20.10/32"
+// A node's own DNS cache is always there on Autopilot, and on Standard by default
+// from GKE 1.34.1-gke.3720000. Dataplane V2 redirects what is sent to kube-dns to
+// the cache's Pod, and judges it as sent to that Pod; elsewhere the cache listens
+// at an address of its own. Cloud DNS answers at the metadata server's address,
+// which an allow-list must not open, so clusters of ours have kube-dns.
+// https://docs.cloud.google.com/kubernetes-engine/docs/how-to/nodelocal-dns-cache
+const (
+	nodeLocalValue = "node-local-dns"
+	nodeLocalDNS   = "169.254.20.10/32"
+)
 
 func policy(apiVersion, kind string, a AllowListArgs, spec map[string]any) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
@@ -117,15 +123,22 @@ func gkeAllowList(a AllowListArgs) []unstructured.Unstructured {
 			"podSelector": pods, "policyTypes": []any{"Egress"},
 			"egress": []any{
 				map[string]any{
-					"to": []any{map[string]any{
-						"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": dnsNamespace}},
-						"podSelector":       map[string]any{"matchLabels": map[string]any{dnsKey: dnsValue}},
-					}},
+					"to": []any{
+						dnsPeer(dnsValue), dnsPeer(nodeLocalValue),
+						map[string]any{"ipBlock": map[string]any{"cidr": nodeLocalDNS}},
+					},
 					"ports": dns,
 				},
-				map[string]any{"to": []any{map[string]any{"ipBlock": map[string]any{"cidr": nodeLocalDNS}}}, "ports": dns},
 			},
 		}),
+	}
+}
+
+// dnsPeer are Pods that answer for the cluster's names.
+func dnsPeer(app string) map[string]any {
+	return map[string]any{
+		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": dnsNamespace}},
+		"podSelector":       map[string]any{"matchLabels": map[string]any{dnsKey: app}},
 	}
 }
 

@@ -504,3 +504,14 @@ func TestAMutantOfKodeGopherHasItsPoolAndItsSettings(t *testing.T) {
 		assert.Equal(t, m.Pool(), pool.GetName(), m.ID)
 	}
 }
+
+// Dataplane V2 redirects what is sent to kube-dns to a cache on the node, and judges it
+// as sent to that: with one of them alone, sandboxes of some clusters resolve no name.
+func TestASandboxMayAskTheResolverAndItsCache(t *testing.T) {
+	template := only(t, rendered(t, KodeGopher), "SandboxTemplate")
+	egress, _, err := unstructured.NestedSlice(template.Object, "spec", "networkPolicy", "egress")
+	require.NoError(t, err)
+	to, _, err := unstructured.NestedSlice(egress[0].(map[string]any), "to") //nolint:forcetypeassert // it is a rule
+	require.NoError(t, err)
+	assert.Equal(t, []any{dnsPeer("kube-dns"), dnsPeer("node-local-dns")}, to)
+}

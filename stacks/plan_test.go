@@ -129,6 +129,17 @@ func TestCallsForThePerimeterAreCountedAgainstTheProject(t *testing.T) {
 	}
 }
 
+// A cluster may be told to have its posture watched while nothing does so.
+func TestAPostureThatIsWatchedHasTheServiceThatWatches(t *testing.T) {
+	for _, name := range clouds {
+		all := record(t, name, example(t, name), false)
+		require.Equal(t, map[string]any{"mode": "BASIC"}, one(t, all, "gcp:container/cluster:Cluster").Inputs["securityPostureConfig"], name)
+		assert.True(t, slices.ContainsFunc(all, func(r gketest.Resource) bool {
+			return r.Type == "gcp:projects/service:Service" && r.Inputs["service"] == "containersecurity.googleapis.com"
+		}), name)
+	}
+}
+
 // What must be there before it is used, although it hands over no value.
 func TestResourcesWaitForWhatTheyNeed(t *testing.T) {
 	for _, stack := range clouds {

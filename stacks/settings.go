@@ -60,8 +60,8 @@ type settings struct {
 	// and nothing else.
 	Egress gke.Egress `key:"egress"`
 
-	// SystemMachine and SandboxMachine are machine types. Defaults: e2-standard-4
-	// and n2-standard-4. Not on Autopilot.
+	// SystemMachine and SandboxMachine are machine types that take Persistent Disks.
+	// Defaults: e2-standard-4 and n2-standard-4. Not on Autopilot.
 	SystemMachine  string `key:"systemMachine"`
 	SandboxMachine string `key:"sandboxMachine"`
 	// SystemNodes and SandboxNodes are how many there may be at most, over all
@@ -110,12 +110,15 @@ var (
 	regionName  = regexp.MustCompile(`^[a-z]+-[a-z]+[0-9]{1,2}$`)
 	objectName  = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,20}[a-z0-9])?$`)
 	machineType = regexp.MustCompile(`^[a-z][0-9][a-z]{0,2}-[a-z0-9-]+$`)
-	imageDigest = regexp.MustCompile(`^[a-z0-9-]+-docker\.pkg\.dev(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`)
-	kmsKey      = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
-	hostName    = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
-	plainHost   = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
-	kubeName    = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	operator    = regexp.MustCompile(`^(user|serviceAccount):[^@\s*]+@[^@\s*]+$`)
+	// hyperdiskOnly are machine types that do not take the Persistent Disks of our nodes.
+	// https://docs.cloud.google.com/compute/docs/disks/hyperdisks
+	hyperdiskOnly = regexp.MustCompile(`^(n4|c4)`)
+	imageDigest   = regexp.MustCompile(`^[a-z0-9-]+-docker\.pkg\.dev(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`)
+	kmsKey        = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
+	hostName      = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	plainHost     = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	kubeName      = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+	operator      = regexp.MustCompile(`^(user|serviceAccount):[^@\s*]+@[^@\s*]+$`)
 )
 
 // readSettings reads and checks everything that the environment needs. The
@@ -157,8 +160,8 @@ func readSettings(ctx *pulumi.Context, environment string) (settings, error) {
 		s.Egress = gke.Egress(r.oneOf("egress", string(gke.EgressAll), string(gke.EgressAll), string(gke.EgressHTTPS)))
 	}
 	if environment != "gke-autopilot" {
-		s.SystemMachine = r.like("systemMachine", "e2-standard-4", machineType, "a machine type, like e2-standard-4")
-		s.SandboxMachine = r.like("sandboxMachine", "n2-standard-4", machineType, "a machine type, like n2-standard-4")
+		s.SystemMachine = r.machine("systemMachine", "e2-standard-4")
+		s.SandboxMachine = r.machine("sandboxMachine", "n2-standard-4")
 		s.SystemNodes = r.number("systemNodes", 3, 1, 100)
 		s.SandboxNodes = r.number("sandboxNodes", 3, 1, 100)
 		// GKE begins with one node of the system in each zone.
@@ -245,6 +248,16 @@ func (r *reader) like(key, def string, re *regexp.Regexp, want string) string {
 	}
 	if !re.MatchString(got) {
 		r.wrong(key, got, want)
+	}
+	return got
+}
+
+// machine reads a machine type. Google would refuse one without Persistent Disks only
+// after the cluster is there.
+func (r *reader) machine(key, def string) string {
+	got := r.like(key, def, machineType, "a machine type, like "+def)
+	if hyperdiskOnly.MatchString(got) {
+		r.wrong(key, got, "one that takes Persistent Disks, which nodes have here: N4 and C4 machines take Hyperdisk alone")
 	}
 	return got
 }

@@ -48,8 +48,8 @@ func TestAWrongValueIsNamedByItsKey(t *testing.T) {
 		"podRange":          {"10.10.0.0/16", "34.118.224.0/20"},
 		"serviceRange":      {"10.20.128.0/20", "10.10.0.0/20"},
 		"egress":            {"all", "none"},
-		"systemMachine":     {"big"},
-		"sandboxMachine":    {"e2"},
+		"systemMachine":     {"big", "n4-standard-4", "c4a-standard-4"},
+		"sandboxMachine":    {"e2", "n4d-standard-4", "c4-standard-4"},
 		"systemNodes":       {"0", "101", "2"},
 		"sandboxNodes":      {"0"},
 		"podPids":           {"100", "4194304"},
@@ -68,6 +68,16 @@ func TestAWrongValueIsNamedByItsKey(t *testing.T) {
 			require.Error(t, err, "%s = %q", key, v)
 			assert.Contains(t, err.Error(), "stockade:"+key+" ", "%s = %q", key, v)
 		}
+	}
+}
+
+// Google would refuse the pool, a quarter of an hour later.
+func TestAMachineWithoutPersistentDisksIsRefusedWithTheReason(t *testing.T) {
+	_, err := settingsOf(t, "gke", with(t, "gke", map[string]string{"stockade:sandboxMachine": "c4d-standard-4"}))
+	require.ErrorContains(t, err, `stockade:sandboxMachine is "c4d-standard-4": it must be one that takes Persistent Disks`)
+	for _, machine := range []string{"c3-standard-4", "n2d-standard-4", "e2-standard-4", "t2d-standard-4"} {
+		_, err := settingsOf(t, "gke", with(t, "gke", map[string]string{"stockade:sandboxMachine": machine}))
+		require.NoError(t, err, machine)
 	}
 }
 

@@ -354,6 +354,7 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 		"a role for everybody":        {"plan.least-privilege", set(typeProjectIAM, "member", "allUsers")},
 		"a public zone":               {"plan.restricted-dns", set(typeZone, "visibility", "public")},
 		"a zone that is gone":         {"plan.restricted-dns", drop(func(r Resource) bool { return r.Type == typeZone && r.Name == "pkg.dev" })},
+		"no zone for control planes":  {"plan.restricted-dns", drop(func(r Resource) bool { return r.Type == typeZone && r.Name == "gke.goog" })},
 		"a host of its own":           {"plan.restricted-dns", setWhere(typeRecord, func(r Resource) bool { return r.Name == "gcr.io-any" }, "rrdatas", []any{"evil.example."})},
 		"egress by any port":          {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "public" }, "allows", []any{obj{"protocol": "all"}})},
 		"egress to two halves":        {"plan.egress-firewall", setWhere(typeFirewall, func(r Resource) bool { return r.Name == "own" }, "destinationRanges", []any{"0.0.0.0/1", "128.0.0.0/1"})},
@@ -427,6 +428,7 @@ func TestOtherWaysToWeakenAPlanAreSeen(t *testing.T) {
 			"spec": obj{"podTemplate": obj{"spec": obj{"hostNetwork": true}}}})},
 		"secrets left out":     {"plan.perimeter-services", leftOut("secretmanager.googleapis.com")},
 		"credentials left out": {"plan.perimeter-services", leftOut("iamcredentials.googleapis.com")},
+		"autoscaling left out": {"plan.perimeter-services", leftOut("autoscaling.googleapis.com")},
 		"a policy for elsewhere": {"plan.allow-list", func(g *Graph) bool {
 			// The list is in another namespace than the template, whose own policy is sound.
 			return set(templateType, "metadata.namespace", "other")(g) && append1("kubernetes:networking.k8s.io/v1:NetworkPolicy",

@@ -16,8 +16,9 @@ import (
 // https://docs.cloud.google.com/vpc-service-controls/docs/private-connectivity
 var restrictedVIP = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"}
 
-// restrictedDomains must resolve to [restrictedVIP] inside of the VPC.
-var restrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev"}
+// restrictedDomains must resolve to [restrictedVIP] inside of the VPC. The last one has
+// the DNS endpoints of control planes, which a perimeter guards with GKE's own API.
+var restrictedDomains = []string{"googleapis.com", "gcr.io", "pkg.dev", "gke.goog"}
 
 // typeResponse is a rule that answers for a name before any zone does.
 const typeResponse = "gcp:dns/responsePolicyRule:ResponsePolicyRule"

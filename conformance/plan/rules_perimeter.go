@@ -43,6 +43,14 @@ var identities = []string{
 	"sts.googleapis.com",
 }
 
+// underGKE are services that GKE stands on, and that nobody switches on by hand. Google
+// calls the GKE API fully protected only with the first, and an environment only with
+// both; see "Google Kubernetes Engine" on the page of [exits].
+var underGKE = []string{
+	"kubernetesmetadata.googleapis.com",
+	"autoscaling.googleapis.com",
+}
+
 func noPerimeter(p Profile) string {
 	return unless(p.Perimeter, "this environment has no perimeter, and says so (KG-12 is a limit there)")
 }
@@ -126,12 +134,13 @@ var perimeterRules = []*Rule{
 	},
 	{
 		ID: "plan.perimeter-services", Title: "Find a service in use that the perimeter does not restrict",
-		About:  "Only restricted services are protected. What the project switches on must be among them, and so must the services that carry data out for everybody, and those that hand out identities.",
+		About:  "Only restricted services are protected. What the project switches on must be among them, and so must the services that carry data out for everybody, those that hand out identities, and those that GKE stands on.",
 		Claims: []string{"KG-12"}, Severity: suite.High,
 		skip: noPerimeter, present: hasPerimeter,
 		Mutants: []Mutant{
 			{"storage-left-out", "Cloud Storage is not restricted", leftOut("storage.googleapis.com")},
 			{"token-service-left-out", "the service that exchanges tokens is not restricted", leftOut("sts.googleapis.com")},
+			{"cluster-metadata-left-out", "the service for the metadata of Kubernetes is not restricted", leftOut("kubernetesmetadata.googleapis.com")},
 		},
 		judge: func(l *look) {
 			var used []string
@@ -143,7 +152,7 @@ var perimeterRules = []*Rule{
 				}
 				used = append(used, name)
 			}
-			used = slices.Concat(used, exits, identities)
+			used = slices.Concat(used, exits, identities, underGKE)
 			slices.Sort(used)
 			for _, p := range l.perimeters() {
 				path := part(p) + ".restrictedServices"

@@ -66,7 +66,7 @@ func standard() Graph {
 	add(typeFirewall, "public", obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"0.0.0.0/0"}, "allows": []any{obj{"protocol": "tcp", "ports": []any{"443"}}}})
 	add(typeFirewall, "own", obj{"network": Unknown{}, "direction": "EGRESS", "destinationRanges": []any{"10.10.0.0/20"}, "allows": all})
 	add(typeFirewall, "in", obj{"network": Unknown{}, "direction": "INGRESS", "sourceRanges": []any{"10.10.0.0/20"}, "allows": all})
-	for domain, carrier := range map[string]string{"googleapis.com": "restricted.googleapis.com", "gcr.io": "gcr.io", "pkg.dev": "pkg.dev"} {
+	for domain, carrier := range map[string]string{"googleapis.com": "restricted.googleapis.com", "gcr.io": "gcr.io", "pkg.dev": "pkg.dev", "gke.goog": "gke.goog"} {
 		add(typeZone, domain, obj{"dnsName": domain + ".", "visibility": "private", "privateVisibilityConfig": obj{"networks": []any{obj{"networkUrl": Unknown{}}}}})
 		add(typeRecord, domain+"-a", obj{"name": carrier + ".", "type": "A", "rrdatas": vip()})
 		add(typeRecord, domain+"-any", obj{"name": "*." + domain + ".", "type": "CNAME", "rrdatas": []any{carrier + "."}})
@@ -81,7 +81,7 @@ func standard() Graph {
 		"admissionWhitelistPatterns": []any{obj{"namePattern": "r-docker.pkg.dev/p/images/**"}},
 	})
 	restricted := []any{"container.googleapis.com"}
-	for _, s := range slices.Concat(exits, identities) {
+	for _, s := range slices.Concat(exits, identities, underGKE) {
 		restricted = append(restricted, s)
 	}
 	add(typePerimeter, "perimeter", obj{"useExplicitDryRunSpec": false, "status": obj{

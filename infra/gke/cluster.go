@@ -85,7 +85,12 @@ func NewCluster(ctx *pulumi.Context, name string, args ClusterArgs, opts ...pulu
 			ServicesSecondaryRangeName: pulumi.String(ServiceRange),
 		},
 		EnableFqdnNetworkPolicy: pulumi.Bool(args.FQDNPolicies),
-		PrivateClusterConfig:    container.ClusterPrivateClusterConfigArgs{EnablePrivateNodes: pulumi.Bool(true)},
+		PrivateClusterConfig: container.ClusterPrivateClusterConfigArgs{
+			EnablePrivateNodes: pulumi.Bool(true),
+			// GKE reports it as true wherever IP endpoints are off; left out, each later
+			// plan would want to change it (hashicorp/terraform-provider-google#27901).
+			EnablePrivateEndpoint: pulumi.Bool(true),
+		},
 		ControlPlaneEndpointsConfig: container.ClusterControlPlaneEndpointsConfigArgs{
 			DnsEndpointConfig: container.ClusterControlPlaneEndpointsConfigDnsEndpointConfigArgs{
 				AllowExternalTraffic: pulumi.Bool(args.External),

@@ -19,13 +19,15 @@ const RestrictedRange = "199.36.153.4/30"
 
 var restrictedAddresses = []string{"199.36.153.4", "199.36.153.5", "199.36.153.6", "199.36.153.7"}
 
-// restrictedDomains are Google's domains for APIs and images. carrier is the name
-// in each that has the address records, for which all other names of the domain are
-// aliases; googleapis.com itself has no addresses.
+// restrictedDomains are Google's domains for APIs, images and the control planes of
+// clusters. carrier is the name in each that has the address records, for which all
+// other names of the domain are aliases; googleapis.com itself has no addresses.
+// https://docs.cloud.google.com/vpc/docs/configure-private-google-access
 var restrictedDomains = []struct{ domain, carrier string }{
 	{"googleapis.com", "restricted.googleapis.com"},
 	{"gcr.io", "gcr.io"},
 	{"pkg.dev", "pkg.dev"},
+	{"gke.goog", "gke.goog"},
 }
 
 // recordTTL is in seconds.

@@ -14,10 +14,11 @@ import (
 )
 
 // guarded are restricted whether or not the project itself uses them. Most carry data
-// out of a project for anybody who has an account of his own, and the last two hand out
-// identities. Being restricted also keeps them within reach: the network reaches no
-// other service of Google (see [NewPerimeter]), and without those two Workload Identity
-// has no token for any Pod.
+// out of a project for anybody who has an account of his own; two hand out identities;
+// and the last two are those without which Google does not call GKE's own API, or its
+// environment, protected. Being restricted also keeps them within reach: the network
+// reaches no other service of Google (see [NewPerimeter]), and without those of
+// identities Workload Identity has no token for any Pod.
 // https://docs.cloud.google.com/vpc-service-controls/docs/supported-products
 var guarded = []string{
 	"aiplatform.googleapis.com",
@@ -39,6 +40,9 @@ var guarded = []string{
 
 	"iamcredentials.googleapis.com",
 	"sts.googleapis.com",
+
+	"autoscaling.googleapis.com",
+	"kubernetesmetadata.googleapis.com",
 }
 
 // PerimeterArgs say what VPC Service Controls guard, and who may come in.
@@ -50,7 +54,8 @@ type PerimeterArgs struct {
 	// ProjectNumber is the number, not the id, of the project inside.
 	ProjectNumber string
 	// Services are those that the project uses. They are restricted, and so are
-	// those that carry data out for everybody, and those that hand out identities.
+	// those that carry data out for everybody, those that hand out identities, and
+	// those that GKE stands on.
 	Services []string
 	// Operators are who may call from outside, as user:… or serviceAccount:…, and
 	// Ranges where from: both must fit. Without them, an enforced perimeter would

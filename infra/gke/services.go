@@ -12,7 +12,8 @@ import (
 	"github.com/stockade-dev/stockade/infra/component"
 )
 
-// APIs are the services that the components of this package call. Each is among
+// APIs are the services that the components of this package call, and the one that
+// shows what the security posture of a cluster is (see [NewCluster]). Each is among
 // those that VPC Service Controls can restrict. Access Context Manager is not,
 // so it is switched on by hand (docs/gke.md), and only where there is a
 // perimeter.
@@ -22,6 +23,7 @@ var APIs = []string{
 	"cloudresourcemanager.googleapis.com",
 	"compute.googleapis.com",
 	"container.googleapis.com",
+	"containersecurity.googleapis.com",
 	"dns.googleapis.com",
 	"iam.googleapis.com",
 	"iamcredentials.googleapis.com",

@@ -48,13 +48,20 @@ func portPolicy() suite.Scenario {
 	}
 }
 
-// The cluster's resolver, and the caches in front of it on the nodes of GKE.
+// The cluster's resolver, and the caches in front of it on the nodes of GKE: as Pods
+// where Dataplane V2 redirects to them, and else by their address.
 var (
-	clusterDNS = reading.Outlet{Peer: reading.Peer{Namespace: "kube-system", Label: "k8s-app", Value: "kube-dns"}, Ports: []string{"53/UDP", "53/TCP"}}
+	clusterDNS = dnsPods("kube-dns")
+	nodeCache  = dnsPods("node-local-dns")
 	caches     = map[string][]string{"169.254.20.10/32": {"53/UDP", "53/TCP"}}
 	// emulator gives a run its identity, on a shared server.
 	emulator = labelled("kode-gopher-metadata", "8080/TCP")
 )
+
+// dnsPods are Pods that answer for the cluster's names.
+func dnsPods(app string) reading.Outlet {
+	return reading.Outlet{Peer: reading.Peer{Namespace: "kube-system", Label: "k8s-app", Value: app}, Ports: []string{"53/UDP", "53/TCP"}}
+}
 
 // egressPolicy accepts Absent alone.
 func egressPolicy() suite.Scenario {
@@ -68,7 +75,7 @@ func egressPolicy() suite.Scenario {
 		Techniques: []string{"T1562.007", "T1048"},
 		Refs:       []string{"https://kubernetes.io/docs/concepts/services-networking/network-policies/", "https://docs.cilium.io/en/stable/security/policy/language/"},
 		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-			return reading.NowhereElse(ctx, env, reading.Outlets{Pods: []reading.Outlet{clusterDNS, emulator}, Addresses: caches})
+			return reading.NowhereElse(ctx, env, reading.Outlets{Pods: []reading.Outlet{clusterDNS, nodeCache, emulator}, Addresses: caches})
 		},
 		AskControl: reading.SomethingLetOut,
 		Live:       true,
@@ -91,7 +98,7 @@ func privatePolicy() suite.Scenario {
 		Techniques: []string{"T1562.007", "T1046"},
 		Refs:       []string{"https://www.rfc-editor.org/rfc/rfc6890", "https://www.rfc-editor.org/rfc/rfc8215"},
 		Ask: func(ctx context.Context, env *suite.APIEnv) []verdict.Step {
-			return reading.NowhereElse(ctx, env, reading.Outlets{Pods: []reading.Outlet{clusterDNS, emulator}, Addresses: caches, Public: true})
+			return reading.NowhereElse(ctx, env, reading.Outlets{Pods: []reading.Outlet{clusterDNS, nodeCache, emulator}, Addresses: caches, Public: true})
 		},
 		AskControl: reading.SomethingLetOut,
 		Live:       true,

@@ -474,6 +474,8 @@ func acceptPool(c *Cloud, id string, v values) error {
 		return refuse("Invalid podPidsLimit %v: must be between 1024 and 4194304", pids)
 	case text(v, "nodeConfig.workloadMetadataConfig.mode") == "GKE_METADATA" && !has(cluster.Inputs, "workloadIdentityConfig.workloadPool"):
 		return refuse("The GKE metadata server requires Workload Identity on the cluster")
+	case hyperdiskOnly.MatchString(text(v, "nodeConfig.machineType")) && strings.HasPrefix(text(v, "nodeConfig.diskType"), "pd-"):
+		return refuse("%s disk type cannot be used by %s machine type", text(v, "nodeConfig.diskType"), text(v, "nodeConfig.machineType"))
 	case has(v, "autoscaling") && perZone == total:
 		return refuse("Autoscaling has limits either for each zone or in total")
 	case n("minNodeCount") > n("maxNodeCount"), n("totalMinNodeCount") > n("totalMaxNodeCount"):
@@ -483,6 +485,9 @@ func acceptPool(c *Cloud, id string, v values) error {
 	}
 	return c.acceptAccount(text(v, "nodeConfig.serviceAccount"))
 }
+
+// hyperdiskOnly are machine types that take no Persistent Disk; there are more of them.
+var hyperdiskOnly = regexp.MustCompile(`^(n4|c4)`)
 
 func channel(v values) bool {
 	ch := text(v, "releaseChannel.channel")

@@ -45,6 +45,10 @@ type kind struct {
 	gone func(c *Cloud, r *record)
 	// done is what else comes when a resource is made or changed.
 	done func(c *Cloud, v values)
+	// dictated is, by path, what Google makes of a property whatever was asked for;
+	// nil where it goes by that. The provider keeps what Google says, and compares it
+	// with what is asked for next.
+	dictated map[string]func(v values) any
 	// computed are the outputs that are no inputs.
 	computed func(c *Cloud, r *record) values
 }

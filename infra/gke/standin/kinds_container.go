@@ -35,6 +35,15 @@ var clusterKind = &kind{
 		"ipAllocationPolicy.clusterSecondaryRangeName", "ipAllocationPolicy.servicesSecondaryRangeName", "ipAllocationPolicy.clusterIpv4CidrBlock", "ipAllocationPolicy.servicesIpv4CidrBlock", "ipAllocationPolicy.stackType",
 		"privateClusterConfig.masterIpv4CidrBlock", "nodeConfig.serviceAccount", "nodeConfig.sandboxConfig", "nodePools",
 	},
+	dictated: map[string]func(v values) any{
+		// The opposite of a public IP endpoint, and without any there is none.
+		"privateClusterConfig.enablePrivateEndpoint": func(v values) any {
+			if on, ok := find(v, "controlPlaneEndpointsConfig.ipEndpointsConfig.enabled").(bool); ok && !on {
+				return true
+			}
+			return nil
+		},
+	},
 	check: checkCluster, accept: acceptCluster, keep: keepCluster,
 	done: func(c *Cloud, v values) {
 		if pool := text(v, "workloadIdentityConfig.workloadPool"); pool != "" {

@@ -172,7 +172,8 @@ func autoname(req *pulumirpc.CheckRequest, named string) string {
 	return req.GetName() + "-" + hex.EncodeToString(sum[:])[:7]
 }
 
-// Diff compares what was asked for with what is asked for now.
+// Diff compares what was asked for with what is asked for now; for what Google
+// dictates, what Google said with what is asked for now.
 func (p *provider) Diff(_ context.Context, req *pulumirpc.DiffRequest) (*pulumirpc.DiffResponse, error) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -184,6 +185,15 @@ func (p *provider) Diff(_ context.Context, req *pulumirpc.DiffRequest) (*pulumir
 	before, after := req.GetOldInputs().AsMap(), req.GetNews().AsMap()
 	changed := map[string]rune{}
 	differences(before, after, "", changed)
+	state := req.GetOlds().AsMap()
+	dictated := map[string]bool{}
+	for path, say := range k.dictated {
+		if said := raw(state, path); said != nil && say(before) != nil {
+			delete(changed, path)
+			differences(said, raw(after, path), path, changed)
+			dictated[path] = true
+		}
+	}
 	out := &pulumirpc.DiffResponse{
 		Changes: pulumirpc.DiffResponse_DIFF_NONE, HasDetailedDiff: true,
 		DetailedDiff: map[string]*pulumirpc.PropertyDiff{}, Replaces: k.replaces(before, after),
@@ -195,7 +205,7 @@ func (p *provider) Diff(_ context.Context, req *pulumirpc.DiffRequest) (*pulumir
 		d := map[rune]pulumirpc.PropertyDiff_Kind{
 			'A': pulumirpc.PropertyDiff_ADD, 'D': pulumirpc.PropertyDiff_DELETE, 'U': pulumirpc.PropertyDiff_UPDATE,
 		}[how]
-		out.DetailedDiff[path] = &pulumirpc.PropertyDiff{Kind: d, InputDiff: true}
+		out.DetailedDiff[path] = &pulumirpc.PropertyDiff{Kind: d, InputDiff: !dictated[path]}
 	}
 	for _, path := range out.Replaces {
 		d := pulumirpc.PropertyDiff_UPDATE_REPLACE
@@ -222,7 +232,13 @@ func (p *provider) outputs(k *kind, r *record, preview bool) (*structpb.Struct, 
 	if preview {
 		computed, _ = hide(computed).(values)
 	}
-	return structpb.NewStruct(merge(computed, r.Inputs))
+	all := merge(computed, r.Inputs)
+	for path, say := range k.dictated {
+		if said := say(r.Inputs); said != nil && !preview {
+			put(all, path, said)
+		}
+	}
+	return structpb.NewStruct(all)
 }
 
 func (p *provider) Create(_ context.Context, req *pulumirpc.CreateRequest) (*pulumirpc.CreateResponse, error) {

@@ -203,6 +203,9 @@ func TestEveryTableSpeaksOfPropertiesThatTheSDKHas(t *testing.T) {
 		for path := range maps.Keys(k.defaults) {
 			paths = append(paths, path)
 		}
+		for path := range maps.Keys(k.dictated) {
+			paths = append(paths, path)
+		}
 		if k.named != "" {
 			paths = append(paths, k.named)
 		}
@@ -296,6 +299,7 @@ func TestGoogleRefusesWhatCannotBe(t *testing.T) {
 		"the reserved taint without gVisor":  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/taints": reserved}), "reserved"},
 		"the reserved label without gVisor":  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/labels": values{reservedKey: "gvisor"}}), "reserved"},
 		"gVisor on Ubuntu":                   {typePool, with(gvisor, values{"name": "other", "nodeConfig/imageType": "UBUNTU_CONTAINERD"}), "COS_CONTAINERD"},
+		"a disk that the machine lacks":      {typePool, with(poolInputs, values{"name": "other", "nodeConfig/machineType": "n4-standard-4", "nodeConfig/diskType": "pd-balanced"}), "cannot be used by n4-standard-4"},
 		"a pool of no cluster":               {typePool, with(poolInputs, values{"name": "other", "cluster": "lost"}), "404"},
 		"too few processes":                  {typePool, with(poolInputs, values{"name": "other", "nodeConfig/kubeletConfig/podPidsLimit": 100.0}), "podPidsLimit"},
 		"a minimum above its maximum":        {typePool, with(poolInputs, values{"name": "other", "autoscaling": values{"totalMinNodeCount": 3.0, "totalMaxNodeCount": 1.0}}), "minimum above"},
@@ -479,6 +483,42 @@ func TestWhatIsReadIsWhatWasMade(t *testing.T) {
 		assert.Equal(t, resp.GetProperties().AsMap(), again.GetProperties().AsMap(), r.ID)
 		assert.Equal(t, pulumirpc.DiffResponse_DIFF_NONE, e.diff(r.Type, resp.GetInputs().AsMap(), inputs).GetChanges(), r.ID)
 	}
+}
+
+// Google reports a private endpoint wherever there is no IP endpoint, and a program
+// that does not say so wants to change that with each update, in vain.
+func TestAProgramThatDoesNotSayWhatGoogleDictatesNeverConverges(t *testing.T) {
+	const path = "privateClusterConfig.enablePrivateEndpoint"
+	e, _ := world(t)
+	off := with(clusterInputs, values{"controlPlaneEndpointsConfig/ipEndpointsConfig/enabled": false, "privateClusterConfig/enablePrivateNodes": true})
+	diff := func(olds, before, after values) []string {
+		resp, err := e.p.Diff(t.Context(), &pulumirpc.DiffRequest{
+			Type: typeCluster, Urn: urn(typeCluster, "x"), Olds: e.wire(olds), OldInputs: e.wire(before), News: e.wire(after)})
+		require.NoError(t, err)
+		return resp.GetDiffs()
+	}
+	for name, c := range map[string]struct {
+		v    values
+		want []string
+	}{
+		"left-out": {off, []string{path}},
+		"denied":   {with(off, values{"privateClusterConfig/enablePrivateEndpoint": false}), []string{path}},
+		"said":     {with(off, values{"privateClusterConfig/enablePrivateEndpoint": true}), nil},
+		"with-ips": {with(off, values{"controlPlaneEndpointsConfig/ipEndpointsConfig/enabled": true}), nil},
+	} {
+		v := with(c.v, values{"name": name})
+		id, outputs := e.make(typeCluster, "x", v)
+		if name != "with-ips" {
+			assert.Equal(t, true, find(outputs, path), name)
+		}
+		assert.Equal(t, c.want, diff(outputs, v, v), name)
+		require.NoError(t, e.update(typeCluster, id, v))
+		resp, err := e.p.Read(t.Context(), &pulumirpc.ReadRequest{Type: typeCluster, Urn: urn(typeCluster, "x"), Id: id})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, diff(resp.GetProperties().AsMap(), v, v), "%s: an update changes nothing of it", name)
+	}
+	_, outputs := e.make(typeCluster, "x", with(off, values{"name": "mended"}))
+	assert.Empty(t, diff(outputs, off, with(off, values{"privateClusterConfig/enablePrivateEndpoint": true})), "to say it is no change")
 }
 
 func TestWhatChangedBehindTheProgramIsSeen(t *testing.T) {

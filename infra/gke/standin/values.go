@@ -114,6 +114,20 @@ func merge(lower, upper values) values {
 	return out
 }
 
+// put sets what a path of keys leads to, with the maps on the way.
+func put(v values, path string, x any) {
+	keys := strings.Split(path, ".")
+	for _, k := range keys[:len(keys)-1] {
+		inner, ok := v[k].(map[string]any)
+		if !ok {
+			inner = values{}
+			v[k] = inner
+		}
+		v = inner
+	}
+	v[keys[len(keys)-1]] = x
+}
+
 // hide replaces everything that lower computes by "not known yet".
 func hide(v any) any {
 	switch v := v.(type) {
