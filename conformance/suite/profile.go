@@ -12,7 +12,8 @@ import (
 
 // Profile is a system as it is deployed, and what its text claims of it: the
 // set of scenario ids that a run is about. It has every scenario that speaks
-// for one of its claims, and each is in the report exactly once.
+// for one of its claims, and each is in the report once: with a result, or among
+// those that were not selected.
 type Profile struct {
 	ID string
 	// Title says in a few words what is deployed.
