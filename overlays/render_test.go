@@ -173,3 +173,14 @@ func TestAnUnknownOverlayIsAnError(t *testing.T) {
 	_, err := Render(module(t), "base/nowhere")
 	require.ErrorContains(t, err, "rendering base/nowhere")
 }
+
+// A sandbox that waited since before an update would have what the old template had.
+func TestNoPoolOfOursKeepsSandboxesOfAnOldTemplate(t *testing.T) {
+	for _, overlay := range []string{Reference, KodeGopher, KodeGopherShared} {
+		objects, err := Render(module(t), overlay)
+		require.NoError(t, err)
+		strategy, _, err := unstructured.NestedString(only(t, objects, "SandboxWarmPool").Object, "spec", "updateStrategy", "type")
+		require.NoError(t, err)
+		assert.Equal(t, "Recreate", strategy, overlay)
+	}
+}
