@@ -101,6 +101,26 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	fixed(cmd, "profile", suite.ProfileIDs())
 }
 
+// questions are those of the picked scenarios that ask the API server alone. A word that
+// selects none of them is an error.
+func (a *App) questions(at aimed, picked []*suite.Scenario, words []string) ([]*suite.Scenario, error) {
+	others := func(s *suite.Scenario) bool { return !s.Question() }
+	for _, w := range words {
+		of, err := a.pick(at, []string{w})
+		if err != nil {
+			return nil, err
+		}
+		if len(slices.DeleteFunc(of, others)) == 0 {
+			return nil, usage("--questions: none of the scenarios of %q asks the API server alone", w)
+		}
+	}
+	picked = slices.DeleteFunc(picked, others)
+	if len(picked) == 0 {
+		return nil, usage("--questions: none of these scenarios asks the API server alone")
+	}
+	return picked, nil
+}
+
 func (a *App) run(ctx context.Context, f runFlags, words []string) error {
 	if f.file != "" && (f.target != "" || f.profile != "") {
 		return usage("--template brings a target of its own: leave out --target and --profile")
@@ -114,9 +134,8 @@ func (a *App) run(ctx context.Context, f runFlags, words []string) error {
 		return err
 	}
 	if f.questions {
-		picked = slices.DeleteFunc(picked, func(s *suite.Scenario) bool { return !s.Question() })
-		if len(picked) == 0 {
-			return usage("--questions: none of these scenarios asks the API server alone")
+		if picked, err = a.questions(at, picked, words); err != nil {
+			return err
 		}
 	}
 	waivers, err := a.waivers(f.output, a.isScenario)

@@ -256,7 +256,7 @@ func (m machine) Run(ctx context.Context, o RunOptions) (*runner.Run, error) {
 func named(d *descriptor.Descriptor, o RunOptions) (descriptor.Target, error) {
 	t, ok := d.Targets[o.Target]
 	if !ok {
-		return t, incomplete("the target's descriptor has no %s: `stockade up --profile %s` writes a new one", o.Target, o.Profile.ID)
+		return t, incomplete("the target's descriptor has no %s: `stockade up --profile %s` writes a new one, and for a Pulumi stack `pulumi up` does", o.Target, o.Profile.ID)
 	}
 	return t, nil
 }
@@ -339,6 +339,7 @@ func (m machine) Prove(ctx context.Context, o ProveOptions) ([]runner.Kill, *run
 		Stage: stage, Mutants: picked, Scaffolds: scaffoldsToProve(picked, scaffolds),
 		Scenarios: all.Registry, Canary: o.Profile.Canary, Progress: o.Progress,
 	})
+	prove.VoidBreached(kills, run)
 	run.Residue = append(run.Residue, residue...)
 	if errors.Is(err, prove.ErrSurvivors) {
 		err = nil // the matrix says it, and the exit code

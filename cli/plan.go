@@ -25,9 +25,9 @@ func (a *App) planCheckCmd() *cobra.Command {
 		Use: "plan-check [FILE]", Short: "Judge an environment on Google Cloud before it exists",
 		Long: `Read the resource graph of a Pulumi program, as "pulumi preview --json" or "pulumi
 stack export" writes it (- for standard input), and say which claims it keeps. A rule
-that needs a value not known yet, or a resource that the preview leaves out, is never
-Held. Each rule is tried on a mutant of the very graph that it judges. What a plan says
-is what was asked of the cloud, not what the cloud did.`,
+that needs a value not known yet is never Held, and over a preview that leaves out what
+does not change, no rule is. Each rule is tried on a mutant of the very graph that it
+judges. What a plan says is what was asked of the cloud, not what the cloud did.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if (len(args) == 1) == (stack != "") || len(args) > 1 {
 				return usage("name one file, or - for standard input, or --stack: pulumi preview -s gke --json | stockade plan-check --profile gke -")

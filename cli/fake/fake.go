@@ -55,7 +55,8 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 		Stdin: stdin, Stdout: stdout, Stderr: stderr, Getenv: getenv, Now: func() time.Time { return T0 },
 		Home: folder, Registry: registry,
 		Mutants: func() ([]overlays.Mutant, error) {
-			return []overlays.Mutant{{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
+			return []overlays.Mutant{{ID: "open-dns", Title: "an egress rule for resolvers", Base: suite.DefaultProfile},
+				{ID: "open-egress", Title: "an egress rule for everywhere", Base: suite.DefaultProfile},
 				{ID: "writable-root", Title: "a writable root file system", Base: suite.DefaultProfile}}, nil
 		},
 		Images: &layer{m: m, name: "images"},
@@ -92,18 +93,18 @@ func App(getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) 
 // Registry returns three made-up scenarios.
 func Registry() *suite.Registry {
 	nothing := func(context.Context, *probe.Env) []verdict.Step { return nil }
-	scenario := func(id, title, claim, mutant string) suite.Scenario {
+	scenario := func(id, title, claim string, mutants ...string) suite.Scenario {
 		return suite.Scenario{
 			ID: id, Title: title, About: "A made-up scenario of the command line's tests.", Claims: []string{claim},
 			Kind: suite.Guarantee, Severity: suite.High, Attack: nothing, Accept: []verdict.Class{verdict.Dropped},
-			Control: suite.ControlSpec{Why: "the control Pod can"}, Mutants: []string{mutant},
+			Control: suite.ControlSpec{Why: "the control Pod can"}, Mutants: mutants,
 		}
 	}
 	var r suite.Registry
 	other := scenario("disk.fill-scratch", "Fill the scratch space", "AS-05", "writable-root")
 	other.Target = "seed" // of another profile
 	r.MustAdd(
-		scenario("egress.connect-out", "Connect to a public address", "AS-06", "open-egress"),
+		scenario("egress.connect-out", "Connect to a public address", "AS-06", "open-egress", "open-dns"),
 		scenario("filesystem.write-root", "Write outside of the scratch space", "AS-07", "writable-root"),
 		other,
 	)
@@ -301,14 +302,16 @@ func (m *machine) Prove(ctx context.Context, o cli.ProveOptions) ([]runner.Kill,
 	}
 	var kills []runner.Kill
 	for _, s := range all {
-		if len(o.Mutants) > 0 && !slices.Contains(o.Mutants, s.Mutants[0]) {
-			continue
+		for _, mutant := range s.Mutants {
+			if len(o.Mutants) > 0 && !slices.Contains(o.Mutants, mutant) {
+				continue
+			}
+			k := runner.Kill{Mutant: mutant, Scenario: s.ID, Fate: fate, Took: 2 * time.Second}
+			if fate == runner.Killed {
+				k.Result = verdict.Breach("connected")
+			}
+			kills = append(kills, k)
 		}
-		k := runner.Kill{Mutant: s.Mutants[0], Scenario: s.ID, Fate: fate, Took: 2 * time.Second}
-		if fate == runner.Killed {
-			k.Result = verdict.Breach("connected")
-		}
-		kills = append(kills, k)
 	}
 	return kills, run, err
 }

@@ -161,7 +161,7 @@ func unscaffolded(cells []runner.Kill, mutants []Mutant, scaffolds []runner.Kill
 		case runner.Void:
 			c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s shows nothing: %s", m.Scaffold, s.Detail)
 		case runner.Survived:
-			if !denied(s.Result) {
+			if !s.Denied {
 				c.Fate, c.Detail = runner.Void, fmt.Sprintf("its scaffold %s could not be judged: %s", m.Scaffold, s.Detail)
 			}
 		}
@@ -169,19 +169,19 @@ func unscaffolded(cells []runner.Kill, mutants []Mutant, scaffolds []runner.Kill
 	return cells
 }
 
-// denied tells whether a result that is no breach shows that the attack was denied: it
-// held, or was denied in another way than the scenario expects, or the exposure that is
-// disclosed was not even there. Of any other it is not known what the attack would have
-// found.
-func denied(r verdict.Result) bool {
-	switch r.Verdict() {
-	case verdict.Held, verdict.NotApplicable:
-		return true
-	case verdict.Inconclusive:
-		return r.Reason() == verdict.UnexpectedClass || r.Reason() == verdict.DisclosedAbsent
-	case verdict.NotRun, verdict.Breached:
+// VoidBreached makes void, in place, the kills by scenarios that are breached on the
+// deployment as it is: what they say of a mutant does not come from its change.
+func VoidBreached(kills []runner.Kill, reference *runner.Run) {
+	for i := range kills {
+		k := &kills[i]
+		at := slices.IndexFunc(reference.Outcomes, func(o runner.Outcome) bool { return o.Scenario.ID == k.Scenario })
+		if at < 0 || k.Fate != runner.Killed {
+			continue
+		}
+		if r := reference.Outcomes[at].Attacked(); r.Verdict() == verdict.Breached {
+			k.Fate, k.Detail = runner.Void, "the deployment as it is is breached, too: "+r.Detail()
+		}
 	}
-	return false
 }
 
 // all runs the mutants that are confined to their namespace side by side, then
@@ -315,10 +315,10 @@ type Finding struct {
 // is a breach that a round of the attack saw: that the mutant lacks a feature which the
 // target declares is true of it before anything was tried, and kills nothing.
 func Judge(m Mutant, holds []string, f Finding) []runner.Kill {
-	result, attacked := map[string]verdict.Result{}, map[string]verdict.Result{}
+	outcome := map[string]runner.Outcome{}
 	if f.Run != nil {
 		for _, o := range f.Run.Outcomes {
-			result[o.Scenario.ID], attacked[o.Scenario.ID] = o.Result, o.Attacked()
+			outcome[o.Scenario.ID] = o
 		}
 	}
 	void := ""
@@ -331,13 +331,13 @@ func Judge(m Mutant, holds []string, f Finding) []runner.Kill {
 		void = "was not attacked"
 	}
 	for _, id := range holds {
-		if r := result[id]; void == "" && r.Verdict() != verdict.Held {
+		if r := outcome[id].Result; void == "" && r.Verdict() != verdict.Held {
 			void = fmt.Sprintf("broke more than its control: %s is %s %s: %s", id, r.Verdict(), r.Reason(), r.Detail())
 		}
 	}
 	cells := make([]runner.Kill, 0, len(m.Kills))
 	for _, id := range m.Kills {
-		r := attacked[id]
+		r := outcome[id].Attacked()
 		k := runner.Kill{Mutant: m.ID, Scenario: id, Result: r}
 		switch {
 		case void != "":
@@ -345,10 +345,39 @@ func Judge(m Mutant, holds []string, f Finding) []runner.Kill {
 		case r.Verdict() == verdict.Breached:
 			k.Fate, k.Detail = runner.Killed, r.Detail()
 		default:
-			k.Fate = runner.Survived
+			k.Fate, k.Denied = runner.Survived, denied(outcome[id])
 			k.Detail = fmt.Sprintf("%s %s: %s", r.Verdict(), r.Reason(), r.Detail())
 		}
 		cells = append(cells, k)
 	}
 	return cells
+}
+
+// denied tells whether a scenario that saw no breach has shown all the same that the
+// attack was denied. That is more than Held: the denial may be of a kind that the
+// scenario does not expect, and what is disclosed may have been denied too. Every attempt
+// has to be complete, every step of it denied, and the control to have worked.
+func denied(o runner.Outcome) bool {
+	if len(o.Rounds) == 0 {
+		return o.Result.Verdict() == verdict.NotApplicable
+	}
+	last := o.Rounds[len(o.Rounds)-1]
+	if last.Result.Verdict() == verdict.Held {
+		return true
+	}
+	e := last.Evidence
+	e.Core, e.Require, e.Statements = verdict.MustFail, nil, nil
+	e.Attempts, e.Accept = slices.Clone(e.Attempts), nil
+	for i := range e.Attempts {
+		a := &e.Attempts[i]
+		a.Steps = slices.Clone(a.Steps)
+		for j := range a.Steps {
+			step := &a.Steps[j]
+			if step.Expect == verdict.Disclosed {
+				step.Expect = verdict.MustFail
+			}
+			e.Accept = append(e.Accept, step.Class)
+		}
+	}
+	return verdict.Decide(e).Verdict() == verdict.Held
 }

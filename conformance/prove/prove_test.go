@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -379,35 +380,61 @@ func TestNothingStandsBesideAMutantThatIsAttackedByLoad(t *testing.T) {
 
 func TestWhatTheScaffoldShowsIsNoKillOfAMutant(t *testing.T) {
 	m := []Mutant{{ID: "a", Scaffold: "s"}, {ID: "b", Scaffold: "other"}, {ID: "reference"}}
-	breach := verdict.Breach("through")
 	for name, c := range map[string]struct {
 		mutant   string
 		fate     runner.Fate
 		scaffold runner.Fate
-		says     verdict.Result // of the scaffold
+		denied   bool // on the scaffold
 		want     runner.Fate
 	}{
-		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, breach, runner.Void},
-		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, held(), runner.Void},
-		"the scaffold holds":                {"a", runner.Killed, runner.Survived, held(), runner.Killed},
-		"it does not apply there":           {"a", runner.Killed, runner.Survived, verdict.Skip("no IPv6"), runner.Killed},
-		"denied in another way":             {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.UnexpectedClass, ""), runner.Killed},
-		"the exposure is not there":         {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.DisclosedAbsent, ""), runner.Killed},
-		"the scaffold's probe is lost":      {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.NoFrame, ""), runner.Void},
-		"the scaffold's control fails":      {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.ControlFailed, ""), runner.Void},
-		"the scaffold is gone":              {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.TargetGone, ""), runner.Void},
-		"nobody saw the scaffold's flows":   {"a", runner.Killed, runner.Survived, verdict.Unsure(verdict.WitnessDead, ""), runner.Void},
-		"the scaffold was not attacked":     {"a", runner.Killed, runner.Survived, verdict.Result{}, runner.Void},
-		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, breach, runner.Killed},
-		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, breach, runner.Killed},
-		"it had survived":                   {"a", runner.Survived, runner.Killed, breach, runner.Survived},
+		"the scaffold is breached as well":  {"a", runner.Killed, runner.Killed, false, runner.Void},
+		"the scaffold shows nothing":        {"a", runner.Killed, runner.Void, false, runner.Void},
+		"the scaffold denies it":            {"a", runner.Killed, runner.Survived, true, runner.Killed},
+		"the scaffold could not be judged":  {"a", runner.Killed, runner.Survived, false, runner.Void},
+		"another's scaffold is breached":    {"b", runner.Killed, runner.Killed, false, runner.Killed},
+		"it stands on the reference itself": {"reference", runner.Killed, runner.Killed, false, runner.Killed},
+		"it had survived":                   {"a", runner.Survived, runner.Killed, false, runner.Survived},
 	} {
 		cells := []runner.Kill{{Mutant: c.mutant, Scenario: "net.attack", Fate: c.fate}}
 		got := unscaffolded(cells, m, []runner.Kill{
-			{Mutant: "s", Scenario: "net.other", Fate: runner.Killed, Result: breach}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold, Result: c.says}})
+			{Mutant: "s", Scenario: "net.other", Fate: runner.Killed}, {Mutant: "s", Scenario: "net.attack", Fate: c.scaffold, Denied: c.denied}})
 		require.Len(t, got, 1)
 		assert.Equal(t, c.want, got[0].Fate, name)
 	}
+}
+
+func TestAScaffoldHasDeniedAnAttackOnlyByWhatWasSeen(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	attempt := func(steps ...verdict.Step) verdict.Attempt {
+		return verdict.Attempt{Nonce: "n", Start: at, End: at, Complete: true, Steps: steps}
+	}
+	step := func(expect verdict.Expect, class verdict.Class) verdict.Step {
+		return verdict.Step{Name: "x", Expect: expect, Class: class}
+	}
+	good := attempt(verdict.Step{Name: "x", OK: true})
+	refused := attempt(step(verdict.MustFail, verdict.Refused))
+	lost := attempt(step(verdict.MustFail, verdict.TransportError))
+	for name, c := range map[string]struct {
+		attempts []verdict.Attempt
+		control  verdict.Attempt
+		want     bool
+	}{
+		"as expected":                     {[]verdict.Attempt{attempt(step(verdict.MustFail, verdict.Dropped))}, good, true},
+		"in another way":                  {[]verdict.Attempt{refused}, good, true},
+		"what is disclosed":               {[]verdict.Attempt{attempt(step(verdict.Disclosed, verdict.Dropped))}, good, true},
+		"in another way, without control": {[]verdict.Attempt{refused}, attempt(step(verdict.MustFail, verdict.Refused)), false},
+		"once of twice":                   {[]verdict.Attempt{refused, lost}, good, false},
+		"what is disclosed, by an error":  {[]verdict.Attempt{attempt(step(verdict.Disclosed, verdict.TransportError))}, good, false},
+		"one step of two":                 {[]verdict.Attempt{attempt(step(verdict.MustFail, verdict.Refused), step(verdict.MustFail, verdict.Unknown))}, good, false},
+		"an attempt that was lost":        {[]verdict.Attempt{{Nonce: "n", Start: at, End: at}}, good, false},
+		"nothing":                         {nil, good, false},
+	} {
+		e := verdict.Evidence{Attempts: c.attempts, Controls: []verdict.Attempt{c.control}, Accept: []verdict.Class{verdict.Dropped}, Require: []string{"flows"}}
+		got := denied(runner.Outcome{Rounds: []runner.Round{{Evidence: e, Result: verdict.Decide(e)}}})
+		assert.Equal(t, c.want, got, name)
+	}
+	assert.True(t, denied(runner.Outcome{Result: verdict.Skip("no IPv6")}))
+	assert.False(t, denied(runner.Outcome{}))
 }
 
 func TestScaffoldsAreAttackedBeforeTheMutantsThatStandOnThem(t *testing.T) {
@@ -419,4 +446,22 @@ func TestScaffoldsAreAttackedBeforeTheMutantsThatStandOnThem(t *testing.T) {
 	assert.Equal(t, runner.Void, cells[0].Fate)
 	assert.Contains(t, cells[0].Detail, "its scaffold s is breached")
 	assert.Equal(t, []string{"scaffold", "down s", "down a", "restore"}, s.log)
+}
+
+func TestABreachOfTheDeploymentAsItIsIsNoKillOfAMutant(t *testing.T) {
+	outcome := func(id string, r verdict.Result) runner.Outcome {
+		return runner.Outcome{Scenario: &suite.Scenario{ID: id}, Result: r, Rounds: []runner.Round{{Result: r}}}
+	}
+	run := &runner.Run{Outcomes: []runner.Outcome{outcome("net.open", verdict.Breach("through")), outcome("net.closed", held())}}
+	kills := []runner.Kill{
+		{Mutant: "a", Scenario: "net.open", Fate: runner.Killed}, {Mutant: "a", Scenario: "net.closed", Fate: runner.Killed},
+		{Mutant: "a", Scenario: "of.another-profile", Fate: runner.Killed}, {Mutant: "b", Scenario: "net.open", Fate: runner.Survived},
+	}
+	VoidBreached(kills, run)
+	var fates []runner.Fate
+	for _, k := range kills {
+		fates = append(fates, k.Fate)
+	}
+	assert.Equal(t, []runner.Fate{runner.Void, runner.Killed, runner.Killed, runner.Survived}, fates)
+	assert.Contains(t, kills[0].Detail, "through")
 }

@@ -81,8 +81,8 @@ func TestAMutantGetsTheSettingsOfItsDeploymentAndNoMore(t *testing.T) {
 	assert.Empty(t, got)
 }
 
-// Every rule of either policy that the violating breaks may be the one that a mutant lacks.
-func TestTheBaitBreaksManyRulesAndLeavesTheTemplateAsItIs(t *testing.T) {
+// Every rule of either policy that the violating object breaks may be the one that a mutant lacks.
+func TestTheViolatingObjectBreaksManyRulesAndLeavesTheTemplateAsItIs(t *testing.T) {
 	container := map[string]any{"name": "run", "image": "registry.test/run@sha256:1"}
 	spec := map[string]any{"runtimeClassName": "gvisor", "automountServiceAccountToken": false, "containers": []any{container}}
 	for kind, o := range map[string]*unstructured.Unstructured{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stockade-dev/stockade/conformance/runner"
+	"github.com/stockade-dev/stockade/conformance/suite"
 	"github.com/stockade-dev/stockade/conformance/verdict"
 )
 
@@ -40,7 +41,7 @@ func From(run *runner.Run, kills []runner.Kill) (*Report, error) {
 	}
 	r.clean()
 	r.sort()
-	r.Claims = claims(r.Results)
+	r.Claims = claims(r.Results, r.makes)
 	r.Summary = r.count()
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("reporting run %s: %w", run.ID, err)
@@ -154,12 +155,22 @@ func (r *Report) sort() {
 	})
 }
 
-func claims(results []Result) []Claim {
+// makes tells whether a claim is one of the report's profile, or any where it has none:
+// a scenario may speak for claims that this deployment does not make.
+func (r *Report) makes(claim string) bool {
+	profile, known := suite.ProfileByID(r.Profile)
+	return !known || slices.Contains(profile.Claims, claim)
+}
+
+// claims judges those of the results' claims that a deployment makes.
+func claims(results []Result, makes func(claim string) bool) []Claim {
 	verdicts, by := map[string][]verdict.Verdict{}, map[string][]string{}
-	for _, r := range results {
-		for _, c := range r.Claims {
-			verdicts[c] = append(verdicts[c], r.Verdict)
-			by[c] = append(by[c], r.ID)
+	for _, x := range results {
+		for _, c := range x.Claims {
+			if makes(c) {
+				verdicts[c] = append(verdicts[c], x.Verdict)
+				by[c] = append(by[c], x.ID)
+			}
 		}
 	}
 	out := make([]Claim, 0, len(by))

@@ -153,7 +153,7 @@ func (sc *scene) flowNodes(s *suite.Scenario, w suite.Witness) []string {
 	return out
 }
 
-// judgeFlows judges a case by the flows that were read. What could not be read
+// judgeFlows judges a trial by the flows that were read. What could not be read
 // leaves nothing to be concluded from the rest but a breach.
 func (sc *scene) judgeFlows(i int, w suite.Witness) verdict.Statement {
 	if s, seen := sc.flowBreaches[i]; seen {
@@ -234,7 +234,7 @@ func addresses(p target.Pod) []string {
 	return []string{p.IP}
 }
 
-// evidence puts together all that is known of one case.
+// evidence puts together all that is known of one trial.
 func (sc *scene) evidence(i int) verdict.Evidence {
 	s := sc.trials[i].s
 	e := verdict.Evidence{MinAttempts: max(s.Attempts, 1), Accept: s.Accept, Core: core(s.Kind),
@@ -353,7 +353,7 @@ func nonces(all []verdict.Attempt) []string {
 	return out
 }
 
-// reading is what the witnesses with numbers are given of one case.
+// reading is what the witnesses with numbers are given of one trial.
 func (sc *scene) reading(name string, e verdict.Evidence) (suite.Reading, error) {
 	rd := suite.Reading{Site: sc.field.Site, Pod: sc.facts}
 	if sc.factsErr != nil {

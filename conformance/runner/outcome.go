@@ -80,6 +80,9 @@ type Kill struct {
 	Scenario string
 	Fate     Fate
 	Result   verdict.Result // of the attack alone, see Outcome.Attacked
-	Detail   string
-	Took     time.Duration
+	// Denied is true of a scenario that survived and showed that the attack was denied,
+	// in whichever way.
+	Denied bool
+	Detail string
+	Took   time.Duration
 }

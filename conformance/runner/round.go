@@ -73,7 +73,7 @@ type scene struct {
 }
 
 // round makes every attempt of the trials once, with its controls and witnesses
-// in the same window, and decides. It returns one Round for each case, in
+// in the same window, and decides. It returns one Round for each trial, in
 // order.
 func (r *execution) round(ctx context.Context, trials []*trial, alone bool) []Round {
 	sc := &scene{r: r, trials: trials, alone: alone}

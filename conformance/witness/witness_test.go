@@ -126,14 +126,19 @@ func TestWhatArrivedIsNotForgottenWhenTheLogCannotBeReadAgain(t *testing.T) {
 	at := func(seq uint64, service string, status int) rangeclient.Event {
 		return rangeclient.Event{Seq: seq, Service: service, Status: status, Nonces: []string{attack}}
 	}
+	to := func(dst string) rangeclient.Event {
+		return rangeclient.Event{Seq: 1, Service: "stream", Dst: dst, Nonces: []string{attack}}
+	}
 	for name, c := range map[string]struct {
 		first, then []rangeclient.Event
 		breach      bool
 	}{
-		"seen before the error":                 {[]rangeclient.Event{at(1, "udp", 0)}, nil, true},
-		"seen with the error":                   {nil, []rangeclient.Event{at(1, "udp", 0)}, true},
-		"never seen":                            {nil, nil, false},
-		"refused, which the second reading has": {[]rangeclient.Event{at(1, "stream", 0)}, []rangeclient.Event{at(1, "stream", 0), at(2, "http", 403)}, false},
+		"seen before the error":                  {[]rangeclient.Event{at(1, "udp", 0)}, nil, true},
+		"seen with the error":                    {nil, []rangeclient.Event{at(1, "udp", 0)}, true},
+		"never seen":                             {nil, nil, false},
+		"refused, which the second reading has":  {[]rangeclient.Event{at(1, "stream", 0)}, []rangeclient.Event{at(1, "stream", 0), at(2, "http", 403)}, false},
+		"sent to who refuses, without an answer": {nil, []rangeclient.Event{to("199.36.153.4:443")}, false},
+		"sent to who does not refuse":            {nil, []rangeclient.Event{to("198.51.100.7:443")}, true},
 	} {
 		a := ReadArrivals(t.Context(), &failingRange{first: c.first, then: c.then}, rangeclient.Mark{}, []string{control})
 		s := a.Judge([]string{control}, []string{attack}, false)

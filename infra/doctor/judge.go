@@ -81,7 +81,8 @@ type program struct {
 }
 
 // programs are all that a machine has to have, beside what a checkout is made with (git
-// and make) and what every Debian has. The README and CI install the same.
+// and make) and what every Debian has, and some that help. The README and CI install those whose absence is
+// a Fail.
 var programs = []program{
 	{"docker", "docker.io", Fail, "talks to the engine"},
 	{"dockerd", "docker.io", Fail, "is the engine"},

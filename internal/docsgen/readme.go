@@ -24,7 +24,7 @@ const (
 	readmeEnd   = "<!-- report:end -->\n"
 )
 
-// shown are the scenarios whose lines the README has: one of each family.
+// shown are the scenarios whose lines the README has, of several families.
 var shown = []string{
 	"admission.require-runtime-class", "credentials.metadata-token", "egress.dns-tunnel", "egress.sibling-sandbox",
 	"ingress.spoofed-router-label", "kernel.identity-signals", "resources.memory-runaway",

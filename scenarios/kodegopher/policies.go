@@ -92,7 +92,7 @@ func privatePolicy() suite.Scenario {
 		Title: "Find a policy that lets a sandbox out to private addresses",
 		About: "Reads the network policies that select the running sandbox, Cilium's among them: one has to speak of what it sends, and all of them together may lead to the cluster's DNS, the target's own " +
 			"metadata server, public addresses and names. Of IPv4, the ranges for private and shared use, of this host and link, for protocols, benchmarks, multicast and the future have to be among the exceptions; " +
-			"of IPv6, those of this host, local, of multicast, and those in which a NAT64, a 6to4 relay or a tunnel hides IPv4 addresses. Those for documentation are not asked for. " +
+			"of IPv6, those of this host, local, of multicast, and those in which a NAT64 or a 6to4 relay hides IPv4 addresses, or that are made of them. Those for documentation, and those of protocols that nobody forwards any more (Teredo), are not asked for. " +
 			"Of policies of other kinds, and of what is not understood, nothing is concluded. The control finds, by the same reading, a policy that lets something out.",
 		Claims: []string{"KG-06", "KG-07"}, Kind: suite.Guarantee, Severity: suite.High,
 		Techniques: []string{"T1562.007", "T1046"},

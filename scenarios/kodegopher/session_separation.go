@@ -31,7 +31,7 @@ func sessionSeparation() suite.Scenario {
 		ID:    "kode-gopher.session-separation",
 		Title: "See what another session has left",
 		About: "A session leaves a canary in the files that last longest, in `/app/persist`, `/tmp` and the go command's caches there. While it lives, another session of the same user, and then one of " +
-			"another user, look for it in every file that a program can reach and in what every process was started with. Both name the first one's sandbox in " +
+			"another user, look for it in every file that a program can reach, but those deep in these caches, and in what every process was started with. Both name the first one's sandbox in " +
 			"`X-Sandbox-*` headers, which the router behind the server goes by. The first session finds its own canary by the same search, and by the API server's word " +
 			"all three were in different sandboxes, each its user's own. Where callers do not authenticate there is one user, and all three sessions are its own.",
 		Claims: []string{"KG-02"}, Kind: suite.Guarantee, Severity: suite.Critical,
@@ -42,7 +42,7 @@ func sessionSeparation() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user1", "user2"},
 		Timeout:    sessionTime,
-		Mutants:    []string{"kode-gopher-router-bypassed", "kode-gopher-node-persist", "kode-gopher-node-cache"},
+		Mutants:    []string{"kode-gopher-router-bypassed", "kode-gopher-node-persist", "kode-gopher-node-cache", "kode-gopher-node-modules"},
 	}
 }
 
@@ -52,7 +52,7 @@ func lookForCanary(ctx context.Context, env *suite.APIEnv) []verdict.Step {
 	if step != nil {
 		return []verdict.Step{*step}
 	}
-	folders := []string{"/app/persist/", "/tmp/", "/tmp/go-build/", "/tmp/go/"}
+	folders := []string{"/app/persist/", "/tmp/", "/tmp/go-build/", "/tmp/go/pkg/mod/"}
 	var tasks []task
 	for _, folder := range folders {
 		tasks = append(tasks, task{Do: "plant", Path: folder + canary, Text: canary})

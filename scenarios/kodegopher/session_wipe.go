@@ -30,13 +30,13 @@ func appWipe() suite.Scenario {
 		Accept:     []verdict.Class{verdict.Absent},
 		As:         []string{"user3"},
 		Timeout:    sessionTime + goneTime,
-		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-no-sweep", "kode-gopher-node-persist", "kode-gopher-node-cache"},
+		Mutants:    []string{"kode-gopher-app-elsewhere", "kode-gopher-no-sweep", "kode-gopher-node-persist", "kode-gopher-node-cache", "kode-gopher-node-modules"},
 	}
 }
 
 // planted are the files that a program leaves, and replanted is the one that a process
 // of its own does, which it leaves behind too.
-var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file", "/tmp/kept", "/tmp/go-build/kept", "/tmp/go/kept"}
+var planted = []string{"/app/persist/kept", "/app/plain", "/app/.hidden", "/app/locked/file", "/tmp/kept", "/tmp/go-build/kept", "/tmp/go/pkg/mod/kept"}
 
 const replanted = "/app/again"
 

@@ -38,10 +38,10 @@ type Outlet struct {
 // The ports of a web server, for hosts that are allowed by name.
 var web = []string{"443/TCP"}
 
-// private are the ranges of addresses that are not public: RFC 6890's, those of
-// multicast, and those in which a network hides IPv4 addresses. Those that are kept
-// for documentation are not among them: they are nobody's, and the suite's range
-// plays the public in them.
+// private are the ranges of addresses that are not public: of RFC 6890's those by which
+// anything can be reached, those of multicast, and those in which a network hides IPv4
+// addresses. Those that are kept for documentation are not among them: they are
+// nobody's, and the suite's range plays the public in them.
 var private = Prefixes("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16",
 	"198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
 	"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8")
@@ -144,7 +144,7 @@ func portsOf(rule suite.Object) []string {
 		} else if p["port"] != nil {
 			text = fmt.Sprint(p["port"])
 		}
-		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" {
+		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" && fmt.Sprint(end) != text {
 			text += fmt.Sprintf("-%v", end)
 		}
 		out = append(out, text+"/"+protocol)
@@ -371,7 +371,7 @@ func ciliumPorts(toPorts suite.Object) []string {
 	var out []string
 	for _, p := range objects(toPorts, "ports") {
 		text := fmt.Sprint(p["port"])
-		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" {
+		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" && fmt.Sprint(end) != text {
 			text += fmt.Sprintf("-%v", end)
 		}
 		switch protocol, _ := p["protocol"].(string); protocol {

@@ -61,6 +61,7 @@ func TestARuleThatLeadsElsewhereIsFound(t *testing.T) {
 		"the resolver at every port":          {toDNS(), open, open},
 		"the resolver at another port":        {toDNS(port("TCP", float64(9153))), open, open},
 		"the resolver at a range of ports":    {toDNS(object{"protocol": "UDP", "port": float64(53), "endPort": float64(99)}), open, open},
+		"the resolver at a range of one":      {toDNS(object{"protocol": "UDP", "port": float64(53), "endPort": float64(53)}), fine, fine},
 		"the resolver at all ports of UDP":    {toDNS(object{"protocol": "UDP"}), open, open},
 		"a protocol that is left out is TCP":  {toDNS(object{"port": float64(53)}), fine, fine},
 		"the metadata server":                 {toOwn(metadata, port("TCP", float64(8080))), fine, fine},

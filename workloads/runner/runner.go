@@ -138,6 +138,9 @@ func (r *Runner) call(ctx context.Context, q wire.Request) (wire.Result, error) 
 	r.build(ctx, q, program, &res)
 	if res.Build.OK {
 		r.run(ctx, q, program, &res)
+	} else if err := room(work); err != nil && ctx.Err() == nil {
+		// An earlier program has filled the caches, which stay.
+		return wire.Result{}, r.taint(err)
 	}
 	if err := r.sweep(ctx, &res); err != nil {
 		return wire.Result{}, r.taint(err)
@@ -146,6 +149,16 @@ func (r *Runner) call(ctx context.Context, q wire.Request) (wire.Result, error) 
 		return wire.Result{}, fmt.Errorf("running a program: %w", context.Cause(ctx))
 	}
 	return res, nil
+}
+
+// enough is the room that the smallest build takes, in bytes.
+const enough = 1 << 20
+
+// room fails when a folder's disk is full.
+func room(folder string) error {
+	path := filepath.Join(folder, "room")
+	err := os.WriteFile(path, make([]byte, enough), 0o600)
+	return errors.Join(err, os.Remove(path))
 }
 
 func (r *Runner) taint(err error) error {

@@ -107,8 +107,20 @@ func TestWhatAProgramLeftInTheScratchIsGoneInTheNextCall(t *testing.T) {
 	assert.Equal(t, "false", res.Stdout)
 }
 
-// What stands in the way here is a folder of the session's own; a disk that is full
-// is the same to the runner.
+// A go command that takes away the folder it was to build into leaves as little room as
+// one that finds its disk full.
+func TestASandboxWithoutRoomAfterABuildThatFailedTakesNoMore(t *testing.T) {
+	res := mustRun(t, newRunner(t, nil), program("", "this is not Go"))
+	require.False(t, res.Build.OK, "a program's own fault is none of the disk's")
+
+	path := filepath.Join(t.TempDir(), "go")
+	script := "#!/bin/sh\necho no space left on device >&2\nrm -r \"$(dirname \"$3\")\"\nexit 1\n"
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o700)) //nolint:gosec // a program
+	r := newRunner(t, func(o *Options) { o.Go = path })
+	_, err := r.Run(t.Context(), program("", ""))
+	require.ErrorIs(t, err, ErrTainted)
+}
+
 func TestASandboxInWhichNothingCanBeWrittenTakesNoMore(t *testing.T) {
 	r := newRunner(t, nil)
 	q := program("", "")

@@ -191,9 +191,9 @@ func find(text string) outcome {
 	return outcome{OK: true, Text: join(places)}
 }
 
-// caches are the go command's own. Below their first level the files are many, and
-// not a program's.
-var caches = []string{"/tmp/go-build", "/tmp/go"}
+// caches are the go command's own, of what it built and of modules. Below their first
+// level the files are many, and not a program's.
+var caches = []string{"/tmp/go-build", "/tmp/go/pkg/mod"}
 
 // walk visits everything below a path but what is deep in a cache. A folder that is
 // locked is opened first.

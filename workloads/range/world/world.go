@@ -104,7 +104,7 @@ func restrictedVIP() []netip.Addr {
 
 // guardedSuffixes are the domains that a perimeter knows how to guard.
 // https://docs.cloud.google.com/vpc-service-controls/docs/private-connectivity
-var guardedSuffixes = []string{"googleapis.com", "gcr.io", "pkg.dev"}
+var guardedSuffixes = []string{"googleapis.com", "gcr.io", "gke.goog", "pkg.dev"}
 
 // Guarded tells what VPC Service Controls would say of a request to a front end:
 // whether a perimeter around [OwnBucket]'s project lets it through. What is no

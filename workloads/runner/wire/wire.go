@@ -234,6 +234,10 @@ func checkFiles(files []File) error {
 			folders[dir] = true
 		}
 	}
+	// The runner makes one for a program that brings none.
+	if folders["go.mod"] {
+		return errors.New("go.mod is a file, and no folder")
+	}
 	for folder := range folders {
 		if seen[folder] {
 			return fmt.Errorf("the path %q is a file and a folder", folder)

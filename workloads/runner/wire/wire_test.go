@@ -50,6 +50,7 @@ func TestARequestIsChecked(t *testing.T) {
 		"0 files":            func(q *Request) { q.Files = nil },
 		"257 files":          func(q *Request) { q.Files = make([]File, MaxFiles+1) },
 		"comes twice":        func(q *Request) { q.Files[1].Path = q.Files[0].Path },
+		"and no folder":      func(q *Request) { q.Files[0].Path = "go.mod/x" },
 		"file and a folder":  func(q *Request) { q.Files[0].Path = "sub" },
 		"larger than":        func(q *Request) { q.Files[0].Content = strings.Repeat("x", MaxRequest+1) },
 		"65 arguments":       func(q *Request) { q.Args = make([]string, MaxArgs+1) },
