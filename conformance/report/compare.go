@@ -148,9 +148,9 @@ func (r *Report) completed(scenarios []*suite.Scenario) *Report {
 // where it has one.
 func (r *Report) marks(topic suite.Topic) []Mark {
 	out := []Mark{}
-	profile, known := suite.ProfileByID(r.Profile)
+	_, known := suite.ProfileByID(r.Profile)
 	for _, c := range suite.Claims {
-		if c.Topic != topic || known && !slices.Contains(profile.Claims, c.ID) {
+		if c.Topic != topic || !r.makes(c.ID) {
 			continue
 		}
 		results := slices.DeleteFunc(slices.Clone(r.Results), func(x Result) bool { return !slices.Contains(x.Claims, c.ID) })

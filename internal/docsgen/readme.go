@@ -93,12 +93,15 @@ func noticed(mutants []overlays.Mutant, kills []kill) (string, error) {
 		var best *overlays.Mutant
 		for i := range mutants {
 			m := &mutants[i]
+			at := slices.IndexFunc(kills, func(k kill) bool { return k.Mutant == m.ID && k.Scenario == id })
+			if at < 0 || m.Base != suite.DefaultProfile || best != nil && len(m.Kills) >= len(best.Kills) {
+				continue
+			}
 			as, err := m.Digest()
 			if err != nil {
 				return "", err
 			}
-			seen := slices.ContainsFunc(kills, func(k kill) bool { return k.Mutant == m.ID && k.Scenario == id && k.As == as })
-			if seen && m.Base == suite.DefaultProfile && (best == nil || len(m.Kills) < len(best.Kills)) {
+			if kills[at].As == as {
 				best = m
 			}
 		}

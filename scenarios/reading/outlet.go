@@ -144,12 +144,17 @@ func portsOf(rule suite.Object) []string {
 		} else if p["port"] != nil {
 			text = fmt.Sprint(p["port"])
 		}
-		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" && fmt.Sprint(end) != text {
-			text += fmt.Sprintf("-%v", end)
-		}
-		out = append(out, text+"/"+protocol)
+		out = append(out, upTo(text, p["endPort"])+"/"+protocol)
 	}
 	return out
+}
+
+// upTo spells a port with the last one of its range, where it is one.
+func upTo(port string, end any) string {
+	if last := fmt.Sprint(end); end != nil && last != "0" && last != port {
+		return port + "-" + last
+	}
+	return port
 }
 
 // block reads a range of addresses with its exceptions.
@@ -370,10 +375,7 @@ func (o Outlets) endpoints(selector suite.Object, ports []string) finding {
 func ciliumPorts(toPorts suite.Object) []string {
 	var out []string
 	for _, p := range objects(toPorts, "ports") {
-		text := fmt.Sprint(p["port"])
-		if end := p["endPort"]; end != nil && fmt.Sprint(end) != "0" && fmt.Sprint(end) != text {
-			text += fmt.Sprintf("-%v", end)
-		}
+		text := upTo(fmt.Sprint(p["port"]), p["endPort"])
 		switch protocol, _ := p["protocol"].(string); protocol {
 		case "", "ANY":
 			out = append(out, text+"/TCP", text+"/UDP")

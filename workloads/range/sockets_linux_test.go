@@ -11,29 +11,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The datagrams that are dropped are the last ones: nothing is queued after them
-// that could tell of it.
-func TestDatagramsThatNothingFollowsAreCountedWhenTheyAreDropped(t *testing.T) {
+// flooded is a socket that was sent more than its queue takes, and heard nothing yet.
+func flooded(t *testing.T) (d *datagrams, sent int) {
+	t.Helper()
 	u, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)
-	defer u.Close()
+	t.Cleanup(func() { _ = u.Close() })
 	require.NoError(t, u.SetReadBuffer(4096))
-	d, err := countDrops(u)
+	d, err = countDrops(u)
 	require.NoError(t, err)
 	c, err := net.Dial("udp4", u.LocalAddr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	const sent = 200
-	for range sent {
+	for sent = 0; sent < 200; sent++ {
 		_, err := c.Write(make([]byte, 1000))
 		require.NoError(t, err)
 	}
+	return d, sent
+}
+
+// The datagrams that are dropped are the last ones: nothing is queued after them
+// that could tell of it.
+func TestDatagramsThatNothingFollowsAreCountedWhenTheyAreDropped(t *testing.T) {
+	d, sent := flooded(t)
 	lost, err := d.dropped()
 	require.NoError(t, err)
 	heard := 0
-	require.NoError(t, u.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
+	require.NoError(t, d.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
 	for buf := make([]byte, 2000); ; heard++ {
-		if _, err := u.Read(buf); err != nil {
+		if _, err := d.Read(buf); err != nil {
 			break
 		}
 	}
@@ -42,27 +48,15 @@ func TestDatagramsThatNothingFollowsAreCountedWhenTheyAreDropped(t *testing.T) {
 	lost, err = d.dropped()
 	require.NoError(t, err)
 	assert.Zero(t, lost, "each is told once")
-	require.NoError(t, u.Close())
+	require.NoError(t, d.Close())
 	_, err = d.dropped()
 	require.Error(t, err)
 }
 
 func TestAHealthThatIsFreshCountsWhatWasDroppedSince(t *testing.T) {
-	u, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	require.NoError(t, err)
-	defer u.Close()
-	require.NoError(t, u.SetReadBuffer(4096))
-	d, err := countDrops(u)
-	require.NoError(t, err)
+	d, _ := flooded(t)
 	l, _ := newTestLog(t)
 	h := &Host{log: l, udp: []*datagrams{d}, checked: time.Now().Add(time.Hour)}
-	c, err := net.Dial("udp4", u.LocalAddr().String())
-	require.NoError(t, err)
-	defer c.Close()
-	for range 200 {
-		_, err := c.Write(make([]byte, 1000))
-		require.NoError(t, err)
-	}
 	require.NoError(t, h.check())
 	assert.Positive(t, l.lost)
 }

@@ -96,22 +96,9 @@ func (r *Runner) end() {
 	r.busy, r.turn = false, rand.Text()
 }
 
-// Run builds and runs one program. What the program does wrong is in the
-// result; an error means that there is none: [ErrBusy], [ErrTainted], or a context
-// that ended.
-func (r *Runner) Run(ctx context.Context, q wire.Request) (wire.Result, error) {
-	turn, err := r.next()
-	if err == nil {
-		err = r.begin(turn)
-	}
-	if err != nil {
-		return wire.Result{}, err
-	}
-	defer r.end()
-	return r.call(ctx, q)
-}
-
-// call is Run when the runner is taken.
+// call builds and runs one program when the runner is taken. What the program does
+// wrong is in the result; an error means that there is none: [ErrTainted], or a
+// context that ended.
 func (r *Runner) call(ctx context.Context, q wire.Request) (wire.Result, error) {
 	if r.tainted.Load() {
 		return wire.Result{}, ErrTainted

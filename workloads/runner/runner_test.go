@@ -51,6 +51,19 @@ func program(imports, body string) wire.Request {
 	return wire.Request{Run: "r", Files: []wire.File{{Path: "main.go", Content: "package main\nimport (" + imports + ")\nfunc main() {" + body + "}\n"}}}
 }
 
+// Run takes the runner as a request does, and has one program built and run.
+func (r *Runner) Run(ctx context.Context, q wire.Request) (wire.Result, error) {
+	turn, err := r.next()
+	if err == nil {
+		err = r.begin(turn)
+	}
+	if err != nil {
+		return wire.Result{}, err
+	}
+	defer r.end()
+	return r.call(ctx, q)
+}
+
 func mustRun(t *testing.T, r *Runner, q wire.Request) wire.Result {
 	t.Helper()
 	res, err := r.Run(t.Context(), q)
