@@ -92,7 +92,7 @@ prove: build ## Weaken one control after the other; every check has to notice
 	$(STOCKADE) prove
 
 .PHONY: prove-all
-prove-all: build ## The same for every system that has mutants, after `make deploy PROFILES=all`; half an hour to an hour on two cores
+prove-all: build ## The same for every system that has mutants, after `make deploy PROFILES=all`; 25 minutes to an hour on two cores
 	for p in agent-sandbox playground kode-gopher-local kode-gopher-shared; do $(STOCKADE) prove --scaffolds --profile $$p; done
 
 # What takes minutes is left to LONG=, which does all: a hundred sessions at once, and

@@ -25,11 +25,13 @@ func TestAServerIsAskedHowItIs(t *testing.T) {
 		"somebody else": {http.NotFoundHandler(), false, verdict.Unknown},
 		"gone at once":  {http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), false, verdict.Unknown},
 	} {
-		up := httptest.NewServer(c.there)
-		defer up.Close()
-		s := AskServer(t.Context(), "call", strings.TrimPrefix(up.URL, "http://"))
-		assert.Equal(t, c.ok, s.OK, "%s: %s", name, s.Detail)
-		assert.Equal(t, c.class, s.Class, "%s: %s", name, s.Detail)
+		t.Run(name, func(t *testing.T) {
+			up := httptest.NewServer(c.there)
+			defer up.Close()
+			s := AskServer(t.Context(), "call", strings.TrimPrefix(up.URL, "http://"))
+			assert.Equal(t, c.ok, s.OK, s.Detail)
+			assert.Equal(t, c.class, s.Class, s.Detail)
+		})
 	}
 	assert.Equal(t, verdict.ToolMissing, AskServer(t.Context(), "call", "").Class)
 	assert.Equal(t, verdict.Refused, AskServer(t.Context(), "call", "127.0.0.1:1").Class)

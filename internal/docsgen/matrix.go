@@ -141,7 +141,7 @@ func matrixPage(mutants []overlays.Mutant, kills []kill) (string, error) {
 	b.WriteString("Each line is a cell that `stockade prove` called killed on a real cluster: the mutant was deployed,\n" +
 		"read back as weakened, and the scenario said Breached while what must hold on the mutant held: honest\n" +
 		"work, where anything runs code, and the scenarios that the mutant names. It is put together from the\n" +
-		"reports of several runs (times in UTC), because the whole matrix takes half an hour to an hour on two cores.\n" +
+		"reports of several runs (times in UTC), because the whole matrix takes 25 minutes to an hour on two cores.\n" +
 		"`stockade prove` prints it anew. CI proves a cover, in which every scenario meets at least one of its\n" +
 		"mutants: the reference's for each commit, and those of the other systems in turn, one in each run.\n" +
 		"What each mutant weakens is in [mutants](mutants.md).\n\n")
